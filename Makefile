@@ -1,0 +1,53 @@
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+# A kernel's compiled code is kept under a name that changes with the kernels' text.
+export NUMBA_CACHE_DIR ?= $(CURDIR)/.cache/numba-$(shell cat src/unskew/kernels/*.py | cksum | cut -d' ' -f1)
+
+.PHONY: help setup demo test test-uncompiled check format bench clean
+
+help:  ## Show this help
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  \033[1mmake %-16s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(READY): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' \
+	  || { echo "unskew needs Python 3.10 or newer; try: make PYTHON=python3.12"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --editable '.[report,dev]'
+	@touch $@
+
+setup: $(READY)  ## Create .venv with everything in it
+
+demo: $(READY)  ## Simulate a skewed stream under every kind of scheme, with a picture
+	@mkdir -p out
+	$(BIN)/unskew simulate --scheme key,pkg,d-choices,w-choices,fish,shuffle --workers 50 --sources 5 \
+	  --stream zipf:z=1.4,keys=10000,records=2e6,seed=1 --plot out/demo.png
+
+test: $(READY)  ## Run the tests, also a part of them uncompiled
+	$(BIN)/python -m pytest -n 2
+	$(MAKE) --no-print-directory test-uncompiled
+
+test-uncompiled: $(READY)  ## Run the core tests with the kernels as plain Python
+	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -n 2 -m "not jit" tests/kernels tests/sketches tests/routers
+
+check: $(READY)  ## Lint, types, import order
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(READY)  ## Format the code
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(READY)  ## Measure routing and simulation speed (JSON in out/)
+	@mkdir -p out
+	$(BIN)/unskew bench routing --json | tee out/bench-routing.json
+	$(BIN)/python benchmarks/simulation.py | tee out/bench-simulation.json
+
+clean:  ## Remove what was made, but not .venv
+	rm -rf .cache out build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find src tests benchmarks -name __pycache__ -prune -exec rm -rf {} +

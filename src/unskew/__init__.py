@@ -1,0 +1,33 @@
+"""unskew keeps keyed stream processing balanced, however skewed the keys are.
+
+The package loads lazily: ``import unskew`` costs milliseconds, and numba is imported only
+when a kernel is needed.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "ROUTERS": "unskew.routers",
+    "SKETCHES": "unskew.sketches",
+    "make_router": "unskew.routers",
+    "hash_keys": "unskew.hashing",
+    "open_stream": "unskew.workloads",
+    "simulate": "unskew.sim",
+}
+
+__all__ = ["ROUTERS", "SKETCHES", "__version__", "hash_keys", "make_router", "open_stream", "simulate"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(importlib.import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'unskew' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

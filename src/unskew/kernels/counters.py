@@ -1,0 +1,183 @@
+"""SpaceSaving counters: O(1) amortised an update.
+
+A record raises one counter by 1. To take in a new key the least counter is given away, so the
+least counter must be found fast. Every counter in ``[least, least + 1)`` stands in a line, ordered
+by count and then by slot. A counter that grows leaves that range, and one that is given away does
+too; so the line is exactly the order in which counters are given away, until it is used up and
+drawn again. Each drawing raises the least count by at least 1: its cost, one pass, is paid by the
+``capacity`` records that this took. Whole counts in the line are all equal, so it is ready as it
+is drawn; decayed counts make it a heap, and giving one away costs O(log capacity).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unskew.kernels.heap import heapify, sift_down
+from unskew.kernels.jit import inlined, kernel
+from unskew.kernels.table import Table, find, insert, new_table, remove
+
+SIZE, HEAD, TAIL, HEAPED, SEEN = 0, 1, 2, 3, 4
+TOTAL, TOP, LIMIT = 0, 1, 2
+
+
+class Counters(NamedTuple):
+    """The state of a SpaceSaving sketch; slot i holds one key's counter.
+
+    ``line`` and ``waiting`` are the slots in line and their counts. ``sizes``: slots in use, head
+    and tail of the line, whether it is a heap, records since the last decay. ``sums``: the weight
+    of all records, the largest count, the upper end of the line's range.
+    """
+
+    table: Table
+    keys: NDArray[np.uint64]
+    counts: NDArray[np.float64]
+    errors: NDArray[np.float64]
+    line: NDArray[np.int32]
+    waiting: NDArray[np.float64]
+    sizes: NDArray[np.int64]
+    sums: NDArray[np.float64]
+
+
+def new_counters(capacity: int) -> Counters:
+    """Return counters that have seen nothing."""
+    return Counters(
+        new_table(capacity),
+        np.zeros(capacity, np.uint64),
+        np.zeros(capacity),
+        np.zeros(capacity),
+        np.zeros(capacity, np.int32),
+        np.zeros(capacity),
+        np.zeros(5, np.int64),
+        np.zeros(3),
+    )
+
+
+@inlined
+def draw_line(c):
+    counts = c.counts
+    least = counts[0]
+    for slot in range(1, len(counts)):
+        if counts[slot] < least:
+            least = counts[slot]
+    tail = 0
+    uneven = False
+    for slot in range(len(counts)):
+        if counts[slot] < least + 1.0:
+            c.line[tail] = slot
+            c.waiting[tail] = counts[slot]
+            uneven |= counts[slot] > least
+            tail += 1
+    if uneven:
+        heapify(c.waiting, c.line, tail)
+    c.sizes[HEAPED] = uneven
+    c.sizes[HEAD] = 0
+    c.sizes[TAIL] = tail
+    c.sums[LIMIT] = least + 1.0
+
+
+@inlined
+def leave_line(c):
+    """Take the first out of the line."""
+    if c.sizes[HEAPED]:
+        last = c.sizes[TAIL] - 1
+        c.sizes[TAIL] = last
+        c.waiting[0] = c.waiting[last]
+        c.line[0] = c.line[last]
+        sift_down(c.waiting, c.line, 0, last)
+    else:
+        c.sizes[HEAD] += 1
+
+
+@inlined
+def least_slot(c):
+    """Return the slot with the least count, the lowest of equals; every slot is in use."""
+    while True:
+        while c.sizes[HEAD] < c.sizes[TAIL]:
+            slot = c.line[c.sizes[HEAD]]
+            if c.counts[slot] < c.sums[LIMIT]:
+                return slot
+            leave_line(c)
+        draw_line(c)
+
+
+@inlined
+def count_record(c, key):
+    """Count a record; return its slot s, or ``~s`` if the key has just come in."""
+    c.sums[TOTAL] += 1.0
+    position, slot = find(c.table, key)
+    fresh = slot < 0
+    if fresh:
+        if c.sizes[SIZE] < len(c.keys):
+            slot = np.int32(c.sizes[SIZE])
+            c.sizes[SIZE] += 1
+        else:
+            slot = least_slot(c)
+            old_position, _ = find(c.table, c.keys[slot])
+            remove(c.table, old_position)
+            position, _ = find(c.table, key)
+            c.errors[slot] = c.counts[slot]
+        insert(c.table, position, key, slot)
+        c.keys[slot] = key
+    count = c.counts[slot] + 1.0
+    c.counts[slot] = count
+    if count > c.sums[TOP]:
+        c.sums[TOP] = count
+    return ~slot if fresh else slot
+
+
+@inlined
+def decay(c, alpha):
+    """Multiply every count by alpha."""
+    for slot in range(c.sizes[SIZE]):
+        c.counts[slot] *= alpha
+        c.errors[slot] *= alpha
+    c.sums[TOTAL] *= alpha
+    c.sums[TOP] *= alpha
+    c.sizes[TAIL] = 0
+
+
+@inlined
+def begin_record(c, epoch, alpha):
+    """Decay when an epoch is over; return whether one was."""
+    over = c.sizes[SEEN] == epoch
+    if over:
+        decay(c, alpha)
+        c.sizes[SEEN] = 0
+    c.sizes[SEEN] += 1
+    return over
+
+
+@kernel
+def count_records(c, keys):
+    for i in range(len(keys)):
+        count_record(c, keys[i])
+
+
+@kernel
+def count_decaying(c, keys, epoch, alpha):
+    for i in range(len(keys)):
+        begin_record(c, epoch, alpha)
+        count_record(c, keys[i])
+
+
+@kernel
+def look_up(c, keys, out):
+    """Write the slot of each key, -1 where it has none."""
+    for i in range(len(keys)):
+        out[i] = find(c.table, keys[i])[1]
+
+
+@kernel
+def load_counters(c, keys, counts, errors):
+    """Fill empty counters with the given ones; the caller sets the total."""
+    for slot in range(len(keys)):
+        insert(c.table, find(c.table, keys[slot])[0], keys[slot], np.int32(slot))
+        c.keys[slot] = keys[slot]
+        c.counts[slot] = counts[slot]
+        c.errors[slot] = errors[slot]
+        c.sums[TOP] = max(c.sums[TOP], counts[slot])
+    c.sizes[SIZE] = len(keys)
