@@ -95,3 +95,25 @@ def refill(old, new):
     for i in range(len(old.ids)):
         if old.ids[i] >= 0:
             insert(new, find(new, old.keys[i])[0], old.keys[i], old.ids[i])
+
+
+@kernel
+def index_keys(table, keys, start, size, out):
+    """Number keys from record ``start`` on; return where the table got half full."""
+    for i in range(start, len(keys)):
+        position, key_id = find(table, keys[i])
+        if key_id < 0:
+            if 2 * size[0] >= len(table.ids):
+                return i
+            key_id = np.int32(size[0])
+            insert(table, position, keys[i], key_id)
+            size[0] += 1
+        out[i] = key_id
+    return len(keys)
+
+
+@kernel
+def find_ids(table, keys, out):
+    """Write the id of each key, -1 where it has none."""
+    for i in range(len(keys)):
+        out[i] = find(table, keys[i])[1]

@@ -42,7 +42,7 @@ class EvolvingZipf(Generated):
 
     References
     ----------
-    .. [1] Paper 5, "FISH", section VI-A.
+    .. [1] "Efficient Time-Evolving Stream Processing at Scale" (FISH), Table 2 and "Datasets".
     """
 
     kind: ClassVar[str] = "evolving-zipf"

@@ -27,7 +27,7 @@ class FluctuatingZipf(Generated):
     At the start of each interval after the first, random pairs of keys on different workers swap
     frequencies until some worker d has ``|L_i(d) - L_(i-1)(d)| / L_i(d) >= f``, with L its share
     of the load under key grouping. A swap that would undo the interval's change so far is left
-    out: plain random swaps level off near 0.3 and would never reach the paper's f = 1. At most
+    out: at the defaults plain random swaps level off near 0.3, short of the paper's f = 1. At most
     16 pairs a key are tried, so an f out of reach (two keys, say) ends with the change there is.
 
     Parameters
@@ -55,7 +55,7 @@ class FluctuatingZipf(Generated):
 
     References
     ----------
-    .. [1] Paper 3, "Mixed", section V, Table II.
+    .. [1] "Parallel Stream Processing Against Workload Skewness and Variance", section V.
     """
 
     kind: ClassVar[str] = "fluctuating-zipf"

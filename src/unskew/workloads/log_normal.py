@@ -40,7 +40,8 @@ class LogNormal(Generated):
 
     References
     ----------
-    .. [1] Paper 1, "PKG", section V, Table I.
+    .. [1] Nasir et al., "The Power of Both Choices: Practical Load Balancing for Distributed
+       Stream Processing Engines", section V, Table I.
     """
 
     kind: ClassVar[str] = "log-normal"

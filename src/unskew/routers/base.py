@@ -1,0 +1,100 @@
+"""What every online scheme is: a router, which sends each record to a worker as it comes.
+
+Laws, each with a test of the same name: *closed* (a record goes to one of ``candidates(key)``, as
+they are right after it), *total* (any array of keys, also an empty one), *batch-free* (one call
+with n keys = n calls with one), *replayable* (same state and input, same output), *restorable*
+(snapshot, restore, go on = never stopped), *elastic* where ``elastic`` says so (workers come and go
+while it runs).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unskew.hashing import Keys, as_keys
+from unskew.kernels.choices import candidates as write_candidates
+from unskew.kernels.choices import next_prime
+from unskew.state import Stateful, at_least, within
+
+Workers = NDArray[np.int32]
+
+
+@dataclass(repr=False, eq=False)
+class Router(Stateful, ABC):
+    """A scheme at one source.
+
+    Parameters
+    ----------
+    n_workers
+        Workers, numbered from 0.
+    seed
+        Of the hash functions; the same at every source.
+    source
+        Which source this is; only where sources should differ, as in the start of a round robin.
+    """
+
+    n_workers: int
+    seed: int = 0
+    source: int = 0
+
+    splits: ClassVar[bool] = True
+    """Whether the records of one key may go to several workers."""
+    elastic: ClassVar[bool] = False
+    """Whether workers can be added and removed while it runs."""
+
+    def __post_init__(self) -> None:
+        within("n_workers", self.n_workers, 1, 2**20)
+        within("seed", self.seed, 0, 2**64 - 1)
+        at_least("source", self.source, 0)
+
+    @property
+    def shared(self) -> bool:
+        """Whether all sources must decide as one, with one state for all of them."""
+        return False
+
+    @property
+    def probe_every(self) -> int | None:
+        """After how many records the true loads should be given to `probe`, if at all."""
+        return None
+
+    def route(self, keys: Any) -> Workers:
+        """Return the worker of each record, in order."""
+        array = as_keys(keys)
+        out = np.empty(len(array), np.int32)
+        if len(array):
+            self._route(array, out)
+        return out
+
+    @abstractmethod
+    def candidates(self, key: int) -> Workers:
+        """Return the workers that a record of this key may go to, as things stand."""
+
+    @abstractmethod
+    def _route(self, keys: Keys, out: Workers) -> None: ...
+
+    @property
+    def _hash_seed(self) -> np.uint64:
+        return np.uint64(self.seed)
+
+    @property
+    def _prime(self) -> int:
+        return next_prime(self.n_workers)
+
+    def _choices(self, key: int, d: int) -> Workers:
+        """Return the first d candidates of a key."""
+        out = np.empty(min(d, self.n_workers), np.int32)
+        write_candidates(np.uint64(key), self._hash_seed, self.n_workers, self._prime, out)
+        return out
+
+    def _all_workers(self) -> Workers:
+        return np.arange(self.n_workers, dtype=np.int32)
+
+
+def start_of(seed: int, source: int, n_workers: int) -> int:
+    """Return where a source's round robin starts: at random, but the same in every run."""
+    return int(np.random.default_rng([seed, source]).integers(n_workers))

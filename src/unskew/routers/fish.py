@@ -1,0 +1,167 @@
+"""FISH: recent hot keys, spread as far as they are hot, over the workers that wait least."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unskew.hashing import Keys
+from unskew.kernels import fish as kernels
+from unskew.kernels.counters import Counters, look_up, new_counters
+from unskew.kernels.fish import ACTIVE, MINIMUM, FishRule, FishState, Queues, Spread
+from unskew.kernels.ring import new_ring, ring_candidates
+from unskew.routers.base import Workers
+from unskew.routers.consistent import ElasticRouter, ring_nodes
+from unskew.state import at_least, within
+
+
+@dataclass(repr=False, eq=False)
+class Fish(ElasticRouter):
+    """Epoch-based hot keys (Algorithm 1), CHK (Algorithm 2), heuristic assignment (Algorithm 3).
+
+    Keys are counted by SpaceSaving, whose counts are multiplied by alpha after each epoch. A key
+    with a share f_k above theta gets ``W / 2^floor(log2(f_top / f_k))`` candidates, at least d_min
+    and never fewer than before; any other gets two. Candidates are the next distinct workers on a
+    consistent-hash ring. Of these the record goes to the one with the shortest inferred wait
+    C_w P_w: the records that this source sent it and that it cannot have processed yet, times the
+    time that it takes for one.
+
+    Parameters
+    ----------
+    n_workers, seed, source
+        As of every router.
+    capacities
+        Of the workers, relative to each other; all 1 if not given. P_w is inverse to them.
+    counters
+        K_max: counters of the sketch.
+    epoch
+        N_epoch: records of an epoch.
+    alpha
+        What is left of a count after an epoch.
+    theta
+        The share that makes a key hot; 1/(4n) if not given.
+    rate
+        Records a second that this source gets: its clock.
+    interval_s
+        T: seconds between two estimations of the queues.
+    service_s
+        Seconds that a worker of capacity 1 takes for a record of this source; if not given, what
+        keeps all workers just busy at this rate.
+    nodes
+        Points on the ring of each worker.
+
+    Examples
+    --------
+    >>> router = Fish(n_workers=8)
+    >>> workers = router.route([7] * 4000)
+    >>> len(router.candidates(7)), len(router.candidates(8))
+    (8, 2)
+    >>> np.bincount(workers[1000:]).tolist()
+    [375, 375, 375, 375, 375, 375, 375, 375]
+
+    Notes
+    -----
+    The paper leaves d_min open ("related to the sum of the frequency of all hot keys"). Here it is
+    the *even share*: the workers that the hot keys need together, W times the sum of their shares,
+    divided evenly among them; at least 2, and fixed at the start of an epoch. Shares in the first
+    epoch are of a whole epoch, so that the first records do not make every key hot. A worker
+    processes whole records between two estimations. M_k is forgotten when k leaves the sketch.
+
+    References
+    ----------
+    Huang, "Efficient time-evolving stream processing at scale", which calls the scheme FISH.
+    """
+
+    counters: int = 1000
+    epoch: int = 1000
+    alpha: float = 0.2
+    theta: float | None = None
+    rate: float = 1000.0
+    interval_s: float = 10.0
+    service_s: float | None = None
+    nodes: int = 64
+    state: FishState = field(init=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.theta is None:
+            self.theta = 1.0 / (4 * self.n_workers)
+        within("theta", self.theta, 1e-9, 1.0)
+        within("alpha", self.alpha, 0.0, 1.0)
+        for name in ("counters", "epoch", "nodes"):
+            at_least(name, getattr(self, name), 1)
+        for name in ("rate", "interval_s", "service_s"):
+            value = getattr(self, name)
+            if value is not None and not 0.0 < value < np.inf:
+                raise ValueError(f"{name} must be above 0 and finite, got {value}")
+        self._set_up(new_counters(self.counters), Queues(np.zeros(0, np.int64), *np.zeros((2, 0))))
+
+    @property
+    def rule(self) -> FishRule:
+        """The parameters, as the kernels take them."""
+        assert self.theta is not None
+        interval = max(1, round(self.interval_s * self.rate))
+        return FishRule(self.theta, self.epoch, float(self.alpha), interval, float(self.interval_s))
+
+    def observe_service(self, service_s: Sequence[float] | NDArray[np.float64]) -> None:
+        """Set P_w, the seconds a record takes at each worker, as sampled."""
+        sampled = np.asarray(service_s, np.float64)
+        if sampled.shape != self.speeds.shape or not (sampled > 0).all():
+            raise ValueError(f"service_s must be {len(self.speeds)} times above 0")
+        self.state.queues.service_s[:] = sampled
+        self.state.queues.wait_s[:] = self.state.queues.unprocessed * sampled
+        self.state.spread.drains[:] = -1
+
+    def candidates(self, key: int) -> Workers:
+        """Return the candidates of the key, clockwise: more than two if it is hot now."""
+        d = min(2, len(self.workers))
+        slot = np.empty(1, np.int64)
+        counters = self.state.counters
+        look_up(counters, np.array([key], np.uint64), slot)
+        if slot[0] >= 0 and counters.counts[slot[0]] > kernels.hot_floor(counters, self.rule):
+            d = int(self.state.spread.most[slot[0]])
+        out = np.empty(d, np.int32)
+        ring_candidates(np.uint64(key), self._hash_seed, self.state.ring, self.state.marks, out)
+        return out
+
+    def _route(self, keys: Keys, out: Workers) -> None:
+        kernels.route_fish(keys, self._hash_seed, self.state, self.rule, out)
+
+    def _workers_changed(self) -> None:
+        self._set_up(self.state.counters, self.state.queues, self.state.numbers)
+
+    def _set_up(self, counters: Counters, queues: Queues, numbers: Any = None) -> None:
+        """Make the state for the present workers; the counts and the queues are kept."""
+        n = len(self.speeds)
+        unprocessed = np.zeros(n, np.int64)
+        unprocessed[: len(queues.unprocessed)] = queues.unprocessed
+        unprocessed[self.speeds == 0] = 0
+        service_s = self._service_times()
+        spread = Spread(
+            np.zeros(self.counters, np.int64),
+            np.zeros(self.counters, np.int64),
+            np.zeros((self.counters, n), np.int32),
+            np.zeros(self.counters),
+            np.zeros(self.counters, np.int64),
+            np.full(self.counters, -1, np.int64),
+        )
+        numbers = np.zeros(4, np.int64) if numbers is None else numbers.copy()
+        numbers[ACTIVE] = len(self.workers)
+        numbers[MINIMUM] = max(2, numbers[MINIMUM])
+        ring = new_ring(ring_nodes((self.speeds > 0) * 1.0, self.nodes), self.seed)
+        self.state = FishState(
+            counters,
+            spread,
+            Queues(unprocessed, service_s, unprocessed * service_s),
+            ring,
+            numbers,
+            np.zeros(n + 1, np.int64),
+        )
+
+    def _service_times(self) -> NDArray[np.float64]:
+        one = self.service_s if self.service_s is not None else self.speeds.sum() / self.rate
+        return one / np.where(self.speeds > 0, self.speeds, 1.0)
