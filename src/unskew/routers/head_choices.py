@@ -109,10 +109,11 @@ class DChoices(HeadRouter):
 
     Examples
     --------
-    >>> router = DChoices(n_workers=10)
-    >>> workers = router.route(np.arange(2000) % 7 * (np.arange(2000) % 2))
-    >>> router.choices, router.head().tolist()[:3]
-    (8, [7, 8, 9])
+    >>> router = DChoices(n_workers=50)
+    >>> stream = np.random.default_rng(1).zipf(1.5, 20_000)
+    >>> workers = router.route(stream)
+    >>> router.choices, router.head().tolist()[:4]
+    (0, [1, 2, 3, 4])
 
     Notes
     -----

@@ -1,0 +1,131 @@
+"""The table of schemes, and how they are named in a spec string."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from unskew.routers.base import Router
+from unskew.routers.consistent import ConsistentHash
+from unskew.routers.distribution_key import DistributionKey
+from unskew.routers.dstream import DStream
+from unskew.routers.fish import Fish
+from unskew.routers.greedy import GreedyD, PartialKey
+from unskew.routers.head_choices import DChoices, RoundRobinHead, WChoices
+from unskew.routers.key import KeyGrouping
+from unskew.routers.shuffle import Shuffle
+from unskew.routers.static import OffGreedy, OnGreedy, StaticChoices
+
+ROUTERS: dict[str, type[Router]] = {
+    "key": KeyGrouping,
+    "shuffle": Shuffle,
+    "potc": StaticChoices,
+    "on-greedy": OnGreedy,
+    "off-greedy": OffGreedy,
+    "greedy-d": GreedyD,
+    "pkg": PartialKey,
+    "d-choices": DChoices,
+    "w-choices": WChoices,
+    "round-robin-head": RoundRobinHead,
+    "dkg": DistributionKey,
+    "dstream": DStream,
+    "fish": Fish,
+    "consistent": ConsistentHash,
+}
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """A scheme with some of its parameters given: a router still without workers and a source."""
+
+    name: str
+    given: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def router(self) -> type[Router]:
+        """The class of its routers."""
+        return ROUTERS[self.name]
+
+    def accepts(self, parameter: str) -> bool:
+        """Say whether it has a parameter that is not given yet."""
+        return parameter in parameters_of(self.router) and parameter not in self.given
+
+    def __str__(self) -> str:
+        return ":".join([self.name, *(f"{name}={value}" for name, value in self.given.items())])
+
+
+def parameters_of(router: type[Router]) -> dict[str, str]:
+    """Return the parameters of a scheme besides its workers, with their types."""
+    return {f.name: str(f.type) for f in fields(router) if f.init and f.name != "n_workers"}
+
+
+def make_router(name: str, n_workers: int, **parameters: Any) -> Router:
+    """Return a router by the name of its scheme.
+
+    Examples
+    --------
+    >>> make_router("pkg", 8, load="global")
+    PartialKey(n_workers=8, seed=0, source=0, load='global', probe_records=100000)
+    """
+    _check(name, parameters)
+    return ROUTERS[name](n_workers, **parameters)
+
+
+def read_schemes(text: str) -> list[Scheme]:
+    """Return the schemes that a string names, with commas between them.
+
+    Parameters follow a scheme's name after colons.
+
+    Examples
+    --------
+    >>> [str(scheme) for scheme in read_schemes("key,pkg:load=global,fish:alpha=0.5:epoch=1e4")]
+    ['key', 'pkg:load=global', 'fish:alpha=0.5:epoch=10000']
+    """
+    schemes = []
+    for part in text.split(","):
+        name, *pairs = (piece.strip() for piece in part.split(":"))
+        given = dict(_pair(name, pair) for pair in pairs)
+        _check(name, given)
+        types = parameters_of(ROUTERS[name])
+        schemes.append(Scheme(name, {key: _value(key, v, types[key]) for key, v in given.items()}))
+    return schemes
+
+
+def _check(name: str, parameters: dict[str, Any]) -> None:
+    if name not in ROUTERS:
+        raise ValueError(f"unknown scheme {name!r}{_near(name, ROUTERS)}: use {', '.join(ROUTERS)}")
+    known = parameters_of(ROUTERS[name])
+    for parameter in parameters:
+        if parameter not in known:
+            hint = _near(parameter, known)
+            raise ValueError(f"{name} has no parameter {parameter!r}{hint}: use {', '.join(known)}")
+
+
+def _near(name: str, known: Iterable[str]) -> str:
+    close = difflib.get_close_matches(name, known, n=1)
+    return f" (did you mean {close[0]!r}?)" if close else ""
+
+
+def _pair(scheme: str, text: str) -> tuple[str, str]:
+    name, equals, value = (piece.strip() for piece in text.partition("="))
+    if not (name and equals and value):
+        raise ValueError(f"parameters must look like {scheme}:name=value:name=value, got {text!r}")
+    return name, value
+
+
+def _value(name: str, text: str, kind: str) -> Any:
+    if "Sequence" in kind:
+        return tuple(_value(name, part, "float") for part in text.split("/"))
+    if not kind.startswith(("int", "float")):
+        return text
+    try:
+        value = float(text)
+    except ValueError:
+        raise ValueError(f"{name} must be a number, got {text!r}") from None
+    if kind.startswith("float"):
+        return value
+    if not value.is_integer():
+        raise ValueError(f"{name} must be a whole number, got {text!r}")
+    return int(value)

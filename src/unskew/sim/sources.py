@@ -1,0 +1,122 @@
+"""The sources of a simulated stream: each runs the scheme on its part of the records."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unskew.hashing import Keys
+from unskew.routers import Router, Scheme
+from unskew.routers.consistent import ElasticRouter
+from unskew.routers.greedy import GreedyD
+from unskew.routers.key import KeyGrouping
+from unskew.routers.static import OffGreedy
+from unskew.sketches import Exact
+from unskew.state import at_least
+from unskew.workloads import Chunk
+
+Feed = Literal["round-robin", "key"]
+FEEDS = ("round-robin", "key")
+FEED_SEED = 1
+
+
+@dataclass
+class Sources:
+    """S routers of one scheme, or a single one where the scheme needs all sources to agree.
+
+    Parameters
+    ----------
+    scheme
+        With its parameters.
+    n_workers, n_sources
+        Workers and sources.
+    feed
+        How records come to the sources: ``round-robin``, or by the hash of their source key
+        (``key``; their own key where the stream has no other).
+    defaults
+        Parameters for schemes that have them and were not given them.
+    """
+
+    scheme: Scheme
+    n_workers: int
+    n_sources: int = 1
+    feed: Feed = "round-robin"
+    defaults: dict[str, Any] = field(default_factory=dict)
+    routers: list[Router] = field(init=False)
+    fed: int = field(init=False, default=0)
+
+    def __post_init__(self) -> None:
+        at_least("sources", self.n_sources, 1)
+        if self.feed not in FEEDS:
+            raise ValueError(f"feed must be one of {', '.join(FEEDS)}, got {self.feed!r}")
+        usable = {name: v for name, v in self.defaults.items() if self.scheme.accepts(name)}
+        given = {**usable, **self.scheme.given}
+        first = self.scheme.router(self.n_workers, **given)
+        count = 1 if first.shared else self.n_sources
+        rest = ({**given, "source": i} for i in range(1, count))
+        self.routers = [first, *(self.scheme.router(self.n_workers, **more) for more in rest)]
+
+    @property
+    def probe_every(self) -> int | None:
+        """Records between two probes of the true loads, if the scheme wants them."""
+        return self.routers[0].probe_every
+
+    def learn(self, frequencies: Exact) -> None:
+        """Tell an offline scheme all frequencies."""
+        for router in self.routers:
+            if isinstance(router, OffGreedy):
+                router.learn(*frequencies.hot())
+
+    def probe(self, loads: NDArray[np.int64]) -> None:
+        """Give every source the true loads."""
+        for router in self.routers:
+            if isinstance(router, GreedyD):
+                router.probe(loads, self.n_sources)
+
+    def add_worker(self) -> None:
+        """Let every source take in a new worker."""
+        for router in self._elastic():
+            router.add_worker()
+
+    def remove_worker(self, worker: int) -> None:
+        """Let every source send nothing more to a worker."""
+        for router in self._elastic():
+            router.remove_worker(worker)
+
+    def route(self, chunk: Chunk) -> NDArray[np.int32]:
+        """Return the workers of a chunk's records."""
+        if len(self.routers) == 1:
+            workers = self.routers[0].route(chunk.keys)
+        elif self.feed == "round-robin":
+            workers = self._in_turn(chunk.keys)
+        else:
+            workers = self._by_key(chunk)
+        self.fed += len(chunk.keys)
+        return workers
+
+    def _in_turn(self, keys: Keys) -> NDArray[np.int32]:
+        workers = np.empty(len(keys), np.int32)
+        for source, router in enumerate(self.routers):
+            part = slice((source - self.fed) % self.n_sources, None, self.n_sources)
+            workers[part] = router.route(keys[part])
+        return workers
+
+    def _by_key(self, chunk: Chunk) -> NDArray[np.int32]:
+        source_keys = chunk.keys if chunk.source_keys is None else chunk.source_keys
+        sources = KeyGrouping(self.n_sources, seed=FEED_SEED).route(source_keys)
+        workers = np.empty(len(chunk.keys), np.int32)
+        for source, router in enumerate(self.routers):
+            part = np.flatnonzero(sources == source)
+            workers[part] = router.route(chunk.keys[part])
+        return workers
+
+    def _elastic(self) -> list[ElasticRouter]:
+        elastic = [router for router in self.routers if isinstance(router, ElasticRouter)]
+        if len(elastic) < len(self.routers):
+            raise ValueError(
+                f"{self.scheme.name} cannot change its workers while it runs: use fish or consistent"
+            )
+        return elastic
