@@ -23,14 +23,16 @@ from unskew.kernels.jit import inlined, kernel
 
 D_CHOICES, W_CHOICES, ROUND_ROBIN = 0, 1, 2
 
-CHOICES, TURN = 0, 1
+CHOICES, TURN, BOOST = 0, 1, 2
+NEXT_SOLUTION, LAST_IMBALANCE = 0, 1
 
 
 class HeadState(NamedTuple):
     """What a source knows: who is hot, the loads it gave, where its searches stand.
 
-    ``numbers``: the present d, the next turn of the round robin. ``due[0]``: how many records
-    make d be solved anew. The rest is scratch space.
+    ``numbers``: the present d, the next turn of the round robin, what was added to d because it
+    was not enough. ``due``: the records at which d is solved anew, and the imbalance when it was
+    solved last. The rest is scratch space.
     """
 
     counters: Counters
@@ -49,8 +51,8 @@ def new_head_state(n_workers: int, capacity: int) -> HeadState:
         new_counters(capacity),
         new_loads(n_workers),
         new_cursors(capacity),
-        np.array([n_workers, 0]),
-        np.zeros(1),
+        np.array([n_workers, 0, 0]),
+        np.zeros(2),
         np.zeros(capacity),
         np.zeros(capacity, np.int32),
         np.zeros(capacity + 1),
@@ -122,6 +124,35 @@ def head_floor(c, rule):
     return rule.theta * max(c.sums[TOTAL], rule.warm_up)
 
 
+@inlined
+def raise_boost(state, rule):
+    """Add to the boost while the imbalance is above epsilon and still growing.
+
+    Not before ten times the warm-up: until then it may come from the time before the head was
+    known, and pass.
+    """
+    total = state.counters.sums[TOTAL]
+    top = 0
+    for load in state.loads.of:
+        top = max(top, load)
+    imbalance = top - total / len(state.loads.of)
+    growing = imbalance >= state.due[LAST_IMBALANCE]
+    if growing and imbalance > rule.epsilon * total and total >= 10.0 * rule.warm_up:
+        state.numbers[BOOST] += 1 + state.numbers[BOOST] // 4
+    state.due[LAST_IMBALANCE] = imbalance
+
+
+@inlined
+def solve_again(state, rule, floor):
+    """Solve d for the head as it is now; from half of the workers on, it is all of them."""
+    n = len(state.loads.of)
+    size = head_prefixes(state, floor)
+    raise_boost(state, rule)
+    d = solve_choices(n, rule.epsilon, state.prefixes[: size + 1]) + state.numbers[BOOST]
+    state.numbers[CHOICES] = n if 2 * d >= n else d
+    state.due[NEXT_SOLUTION] = np.ceil(1.05 * state.counters.sums[TOTAL])
+
+
 @kernel
 def route_head(keys, seed, state, rule, scheme, out):
     """Route each record: two choices for the tail, the scheme's for the head."""
@@ -135,10 +166,8 @@ def route_head(keys, seed, state, rule, scheme, out):
             slot = ~slot
             state.cursors.levels[slot] = -1
         floor = head_floor(c, rule)
-        if scheme == D_CHOICES and c.sums[TOTAL] >= state.due[0] and c.sums[TOP] >= floor:
-            size = head_prefixes(state, floor)
-            state.numbers[CHOICES] = solve_choices(n, rule.epsilon, state.prefixes[: size + 1])
-            state.due[0] = np.ceil(1.05 * c.sums[TOTAL])
+        if scheme == D_CHOICES and c.sums[TOTAL] >= state.due[NEXT_SOLUTION] and c.sums[TOP] >= floor:
+            solve_again(state, rule, floor)
         if c.counts[slot] < floor:
             worker = least_of(h, min(2, n), loads.of, rule.prime)
         elif scheme == ROUND_ROBIN:

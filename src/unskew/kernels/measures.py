@@ -159,7 +159,10 @@ def queue(workers, interval_s, service_s, free_s, loads, buckets, totals):
     records so far, the sum and the maximum of the latencies.
     """
     now, total, longest = totals[0], totals[1], totals[2]
-    first = bucket_of(service_s.min())
+    shortest = service_s[0]
+    for seconds in service_s:
+        shortest = min(shortest, seconds)
+    first = bucket_of(shortest)
     for i in range(len(workers)):
         worker = workers[i]
         arrival = now * interval_s

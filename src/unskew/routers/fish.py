@@ -21,14 +21,14 @@ from unskew.state import at_least, within
 
 @dataclass(repr=False, eq=False)
 class Fish(ElasticRouter):
-    """Epoch-based hot keys (Algorithm 1), CHK (Algorithm 2), heuristic assignment (Algorithm 3).
+    """Keys that are hot now are spread as far as they are hot, over the workers that wait least.
 
-    Keys are counted by SpaceSaving, whose counts are multiplied by alpha after each epoch. A key
-    with a share f_k above theta gets ``W / 2^floor(log2(f_top / f_k))`` candidates, at least d_min
-    and never fewer than before; any other gets two. Candidates are the next distinct workers on a
-    consistent-hash ring. Of these the record goes to the one with the shortest inferred wait
-    C_w P_w: the records that this source sent it and that it cannot have processed yet, times the
-    time that it takes for one.
+    Keys are counted by SpaceSaving, whose counts are multiplied by alpha after each epoch
+    (Algorithm 1). A key with a share f_k above theta gets ``W / 2^floor(log2(f_top / f_k))``
+    candidates, at least d_min and never fewer than before; any other gets two (CHK, Algorithm 2).
+    Candidates are the next distinct workers on a consistent-hash ring. Of these the record goes
+    to the one with the shortest inferred wait C_w P_w (Algorithm 3): the records that this source
+    sent it and that it cannot have processed yet, times the time that it takes for one.
 
     Parameters
     ----------

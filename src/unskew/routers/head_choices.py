@@ -11,7 +11,7 @@ from unskew.hashing import Keys
 from unskew.kernels import head as kernels
 from unskew.kernels.choices import next_prime
 from unskew.kernels.counters import TOTAL, look_up
-from unskew.kernels.head import CHOICES, TURN, HeadRule, HeadState
+from unskew.kernels.head import CHOICES, NEXT_SOLUTION, TURN, HeadRule, HeadState
 from unskew.routers.base import Router, Workers, start_of
 from unskew.state import at_least, within
 
@@ -54,6 +54,7 @@ class HeadRouter(Router):
         at_least("capacity", self.capacity, 1)
         at_least("warm_up", self.warm_up, 0)
         self.state = kernels.new_head_state(self.n_workers, self.capacity)
+        self.state.due[NEXT_SOLUTION] = self.warm_up
         self.state.numbers[TURN] = start_of(self.seed, self.source, self.n_workers)
 
     @property
@@ -98,7 +99,7 @@ class DChoices(HeadRouter):
         p_1 + .. + p_h + (b_h/n)^d (p_h+1 + .. + p_|H|) + (b_h/n)^2 p_tail <= b_h/n + epsilon
         b_h = n - n ((n - 1)/n)^(h d)
 
-    With d = n it is W-Choices. A head key is on at most d workers, any other on two.
+    From d = 4n/5 on all workers are taken: that is W-Choices. A head key is on at most d workers, any other on two.
 
     Parameters
     ----------
@@ -113,7 +114,7 @@ class DChoices(HeadRouter):
     >>> stream = np.random.default_rng(1).zipf(1.5, 20_000)
     >>> workers = router.route(stream)
     >>> router.choices, router.head().tolist()[:4]
-    (0, [1, 2, 3, 4])
+    (26, [1, 2, 3, 4])
 
     Notes
     -----

@@ -1,0 +1,253 @@
+"""The command line: list the schemes, simulate them, measure their speed.
+
+Exit codes: 0 done, 1 something failed on the way (a full disk, say), 2 bad input, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+import unskew
+
+app = typer.Typer(
+    name="unskew",
+    help="Keep keyed stream processing balanced, however skewed the keys are.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+bench = typer.Typer(help="Measure speed.", no_args_is_help=True)
+app.add_typer(bench, name="bench")
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+
+
+def main() -> None:
+    """Run the command line; never end in a traceback over bad input."""
+    try:
+        status = app(standalone_mode=False)
+    except KeyboardInterrupt:
+        status = 130
+    except (ValueError, TypeError, FileNotFoundError) as error:
+        status = _complain(error, 2)
+    except (OSError, MemoryError) as error:
+        status = _complain(error, 1)
+    except Exception as error:
+        if not hasattr(error, "format_message"):
+            raise
+        status = _complain(error.format_message(), 2)
+    if status == 130:
+        print("unskew: interrupted", file=sys.stderr)
+    sys.exit(status or 0)
+
+
+def _complain(error: object, status: int) -> int:
+    print(f"unskew: {' '.join(str(error).split())}", file=sys.stderr)
+    return status
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"unskew {unskew.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None: ...
+
+
+@app.command()
+def schemes(as_json: Json = False) -> None:
+    """List the schemes with their parameters.
+
+    Example: unskew schemes
+    """
+    from unskew.report.tables import scheme_rows, show_schemes
+
+    if as_json:
+        print(json.dumps({"schemes": scheme_rows()}, indent=2))
+    else:
+        show_schemes()
+
+
+@app.command()
+def streams(as_json: Json = False) -> None:
+    """List the streams that can be generated, with their parameters.
+
+    Example: unskew streams
+    """
+    from unskew.report.tables import show_streams, stream_rows
+
+    if as_json:
+        print(json.dumps({"streams": stream_rows()}, indent=2))
+    else:
+        show_streams()
+
+
+@app.command()
+def simulate(
+    stream: Annotated[
+        str, typer.Option(help="A spec, as in zipf:z=1.4,keys=1e4,records=1e6,seed=1, or a file.")
+    ],
+    scheme: Annotated[
+        str, typer.Option(help="Schemes, as in key,pkg:load=global (see 'unskew schemes').")
+    ] = "key,pkg,d-choices,w-choices,shuffle",
+    workers: Annotated[int, typer.Option(help="How many workers.")] = 50,
+    sources: Annotated[int, typer.Option(help="How many sources.")] = 5,
+    feed: Annotated[
+        str, typer.Option(help="How records come to the sources: round-robin or key.")
+    ] = "round-robin",
+    rate: Annotated[
+        float | None, typer.Option(help="Records a second, for the queueing model; inf: all at once.")
+    ] = None,
+    service_us: Annotated[
+        float | None, typer.Option(help="Microseconds a record, for the queueing model.")
+    ] = None,
+    capacities: Annotated[
+        str | None, typer.Option(help="How fast the workers are, as in 1,1,2,2; repeated to fit.")
+    ] = None,
+    change: Annotated[
+        list[str] | None,
+        typer.Option(help="A worker comes (500000:+) or goes (500000:-3) before that record."),
+    ] = None,
+    interval: Annotated[
+        int, typer.Option(help="Records over which the spread of the loads is taken.")
+    ] = 10_000,
+    agreement: Annotated[
+        bool, typer.Option("--agreement", help="Compare the decisions of every two schemes.")
+    ] = False,
+    plot: Annotated[Path | None, typer.Option(help="Draw a picture into this file.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Send a stream through schemes and measure balance, replication, throughput and latency.
+
+    Examples:
+
+      unskew simulate --stream zipf:z=1.4,keys=10000,records=1e6,seed=1 --plot out.png
+
+      unskew simulate --scheme key,fish --stream clicks.parquet:key=user_id --workers 64
+
+      unskew simulate --scheme key,pkg,shuffle --stream wp:records=1e6 --rate 1e5 --service-us 400
+    """
+    from unskew.report.tables import show_simulation
+    from unskew.sim import Queue, WorkerChange
+    from unskew.sim import simulate as run
+
+    queue = None
+    if any(option is not None for option in (rate, service_us, capacities)):
+        queue = Queue(
+            rate=float("inf") if rate is None else rate,
+            service_s=1e-4 if service_us is None else service_us / 1e6,
+            capacities=None if capacities is None else _repeat(capacities, workers),
+        )
+    opened = unskew.open_stream(stream)
+    with _Progress(opened.n_records, quiet=as_json) as progress:
+        out = run(
+            opened,
+            scheme,
+            workers,
+            sources=sources,
+            feed=feed,  # type: ignore[arg-type]
+            queue=queue,
+            changes=[WorkerChange.read(text) for text in change or ()],
+            interval=interval,
+            agreement=agreement,
+            progress=progress,
+        )
+    if plot is not None:
+        from unskew.report.plots import plot_simulation
+
+        plot_simulation(out, plot)
+    if as_json:
+        print(json.dumps(out))
+    else:
+        show_simulation(out)
+        if plot is not None:
+            print(f"Picture: {plot}")
+
+
+@bench.command()
+def routing(
+    scheme: Annotated[str, typer.Option(help="Schemes, or all.")] = "all",
+    workers: Annotated[str, typer.Option(help="Numbers of workers.")] = "100",
+    z: Annotated[str, typer.Option(help="Exponents of the Zipf streams.")] = "1.0,1.4,2.0",
+    keys: Annotated[float, typer.Option(help="Keys of the streams.")] = 1e4,
+    records: Annotated[float, typer.Option(help="Records to route.")] = 4e6,
+    as_json: Json = False,
+) -> None:
+    """Measure how many records a second each scheme routes, on one thread.
+
+    Example: unskew bench routing --scheme pkg,fish --workers 10,100,1000
+    """
+    from unskew.report.tables import show_speeds
+    from unskew.sim.speed import routing_speed
+
+    counts = [int(n) for n in _numbers("workers", workers)]
+    exponents = _numbers("z", z)
+    with _Progress(None, quiet=as_json) as progress:
+        results = routing_speed(
+            scheme, counts, exponents, keys=int(keys), records=int(records), progress=progress
+        )
+    if as_json:
+        print(json.dumps({"results": results}))
+    else:
+        show_speeds(results)
+
+
+def _numbers(name: str, text: str) -> list[float]:
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise ValueError(f"{name} must be numbers with commas between them, got {text!r}") from None
+
+
+def _repeat(text: str, length: int) -> list[float]:
+    """Return numbers, repeated from the start until there are enough."""
+    given = _numbers("capacities", text)
+    return [given[i % len(given)] for i in range(length)]
+
+
+class _Progress:
+    """A bar on the error stream, where a person looks at it; a call adds to what is done."""
+
+    def __init__(self, total: int | None, *, quiet: bool) -> None:
+        from rich.console import Console
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TimeElapsedColumn,
+            TimeRemainingColumn,
+        )
+
+        console = Console(stderr=True)
+        self._bar = Progress(
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            console=console,
+            transient=True,
+            disable=quiet or not console.is_terminal,
+        )
+        self._task = self._bar.add_task("records", total=total)
+
+    def __enter__(self) -> _Progress:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self._bar.stop()
+
+    def __call__(self, done: int) -> None:
+        self._bar.update(self._task, advance=done)

@@ -1,0 +1,149 @@
+"""Tables for people."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from unskew.routers import ROUTERS
+from unskew.workloads import STREAMS, summaries
+
+NO_DEFAULT = "from n"
+
+
+def scheme_rows() -> list[dict[str, Any]]:
+    """Return what there is to know of every scheme, in the order of the table."""
+    rows = []
+    for name, router in ROUTERS.items():
+        shown = router(1)
+        parameters = {f.name: f.default for f in fields(router) if f.init and f.name != "n_workers"}
+        rows.append(
+            {
+                "scheme": name,
+                "summary": (router.__doc__ or "").partition("\n")[0],
+                "splits_keys": router.splits,
+                "elastic": router.elastic,
+                "sources_agree": shown.shared,
+                "parameters": parameters,
+            }
+        )
+    return rows
+
+
+def stream_rows() -> list[dict[str, Any]]:
+    """Return what there is to know of every generated stream."""
+    lines = summaries()
+    return [
+        {
+            "stream": name,
+            "summary": lines[name],
+            "parameters": {f.name: f.default for f in fields(cls) if isinstance(f.default, int | float)},
+        }
+        for name, cls in STREAMS.items()
+    ]
+
+
+def show_schemes() -> None:
+    """Print the schemes."""
+    table = Table("scheme", "what it does", "splits keys", "parameters", title_justify="left")
+    for row in scheme_rows():
+        given = {k: v for k, v in row["parameters"].items() if k not in ("seed", "source")}
+        table.add_row(
+            row["scheme"], row["summary"], "yes" if row["splits_keys"] else "no", _pairs(given)
+        )
+    _print(table)
+
+
+def show_streams() -> None:
+    """Print the streams."""
+    table = Table("stream", "what it is", "parameters")
+    for row in stream_rows():
+        table.add_row(row["stream"], row["summary"], _pairs(row["parameters"]))
+    _print(table)
+
+
+def show_simulation(simulation: dict[str, Any]) -> None:
+    """Print the results of `unskew.simulate`."""
+    results = simulation["results"]
+    first = results[0]
+    console = _console()
+    console.print(
+        f"{simulation['stream'].get('spec')}: {first['records']:,} records, {first['keys']:,} keys; "
+        f"{first['sources']} sources, {first['workers']} workers",
+        highlight=False,
+    )
+    table = Table("scheme")
+    for heading in ("busiest / mean", "imbalance", "average", "replicas", "per key"):
+        table.add_column(heading, justify="right")
+    for r in results:
+        table.add_row(
+            r["scheme"],
+            f"{1 + r['relative_imbalance']:.3f}",
+            f"{r['imbalance_final_fraction']:.1e}",
+            f"{r['imbalance_average_fraction']:.1e}",
+            f"{r['replicas']:,}",
+            f"{r['replication']:.2f}",
+        )
+    console.print(table)
+    if "queueing" in first:
+        _show_queueing(console, results)
+    for pair in simulation.get("agreement", []):
+        a, b = pair["schemes"]
+        console.print(
+            f"{a} and {b} send {pair['alike_share']:.1%} of the records alike "
+            f"(Jaccard {pair['jaccard']:.1%})",
+            highlight=False,
+        )
+
+
+def show_speeds(results: list[dict[str, Any]]) -> None:
+    """Print the results of a routing benchmark: a row a scheme, a column a stream."""
+    columns = list(dict.fromkeys((r["workers"], r["z"]) for r in results))
+    table = Table("M records/s")
+    for workers, z in columns:
+        table.add_column(f"W={workers} z={z:g}", justify="right")
+    for scheme in dict.fromkeys(r["scheme"] for r in results):
+        speeds = {(r["workers"], r["z"]): r["records_per_s"] for r in results if r["scheme"] == scheme}
+        table.add_row(scheme, *(f"{speeds[column] / 1e6:.1f}" for column in columns))
+    _print(table)
+
+
+def _show_queueing(console: Console, results: list[dict[str, Any]]) -> None:
+    table = Table("scheme")
+    for heading in ("throughput/s", "makespan s", "latency mean", "p50", "p95", "p99"):
+        table.add_column(heading, justify="right")
+    for r in results:
+        q = r["queueing"]
+        latencies = (q[f"latency_{name}_s"] for name in ("mean", "p50", "p95", "p99"))
+        table.add_row(
+            r["scheme"],
+            f"{q['throughput_per_s']:,.0f}",
+            f"{q['makespan_s']:,.2f}",
+            *(_seconds(latency) for latency in latencies),
+        )
+    console.print(table)
+
+
+def _seconds(value: float) -> str:
+    if value < 1e-3:
+        return f"{value * 1e6:.0f} us"
+    return f"{value * 1e3:.1f} ms" if value < 1 else f"{value:.2f} s"
+
+
+def _pairs(parameters: dict[str, Any]) -> str:
+    return ", ".join(
+        f"{name}={NO_DEFAULT if value is None else value}" for name, value in parameters.items()
+    )
+
+
+def _console() -> Console:
+    console = Console()
+    # Piped into a file, a table should not be cut at 80 columns.
+    return console if console.is_terminal else Console(width=160)
+
+
+def _print(table: Table) -> None:
+    _console().print(table)
