@@ -113,7 +113,8 @@ class DChoices(Reference):
         self.counters = Counters(max(1000, round(4 / self.theta)) if capacity is None else capacity)
         self.warm_up = round(10 / self.theta) if warm_up is None else warm_up
         self.epsilon = epsilon
-        self.d, self.due = n_workers, 0
+        self.d, self.due = n_workers, self.warm_up
+        self.boost, self.last_imbalance = 0, 0.0
         self.turn = start_of(self.seed, self.source, self.n)
 
     def choose(self, key: int) -> int:
@@ -122,12 +123,21 @@ class DChoices(Reference):
         floor = self.theta * max(total, float(self.warm_up))
         if total >= self.due and max(counts) >= floor:
             hot = sorted((count for count in counts if count >= floor), reverse=True)
-            d = solve_choices(self.n, self.epsilon, [count / total for count in hot])
-            self.d = self.n if 5 * d >= 4 * self.n else d
+            self.raise_boost(total)
+            shares = [count / total for count in hot]
+            d = solve_choices(self.n, self.epsilon, shares) + self.boost
+            self.d = self.n if 2 * d >= self.n else d
             self.due = math.ceil(1.05 * total)
         if self.counters.of(key) < floor:
             return least(self.choices(key, 2), self.loads)
         return self.choose_hot(key)
+
+    def raise_boost(self, total: float) -> None:
+        imbalance = max(self.loads) - total / self.n
+        too_large = imbalance > self.epsilon * total and imbalance >= self.last_imbalance
+        if too_large and total >= 10.0 * self.warm_up:
+            self.boost += 1 + self.boost // 4
+        self.last_imbalance = imbalance
 
     def choose_hot(self, key: int) -> int:
         return least(self.choices(key, self.d), self.loads)
@@ -326,12 +336,13 @@ class Fish(Consistent):
         nodes: int = 64,
         **parameters: Any,
     ) -> None:
-        self.one_s, self.rate = service_s, rate
-        self.unprocessed = [0] * n_workers
+        self.one_s, self.rate, self.interval_s = service_s, rate, interval_s
+        self.waits: list[float] = []
+        self.costs: list[float] = []
         super().__init__(n_workers, nodes=nodes, **parameters)
         self.theta = 1.0 / (4 * n_workers) if theta is None else theta
         self.counters, self.epoch, self.alpha = Counters(counters), epoch, alpha
-        self.interval_s, self.interval_records = interval_s, max(1, round(interval_s * rate))
+        self.interval_records = max(1, round(interval_s * rate))
         self.seen = self.arrived = 0
         self.minimum = 2
 
@@ -341,14 +352,17 @@ class Fish(Consistent):
     def workers_changed(self) -> None:
         super().workers_changed()
         self.most: dict[int, int] = {}
-        kept = self.unprocessed + [0] * (len(self.speeds) - len(self.unprocessed))
-        pairs = list(zip(kept, self.speeds, strict=True))
-        self.unprocessed = [count if speed > 0 else 0 for count, speed in pairs]
         one_s = self.one_s if self.one_s is not None else sum(self.speeds) / self.rate
-        self.service_s = [one_s / (speed if speed > 0 else 1.0) for speed in self.speeds]
+        self.observe_service([one_s / (speed if speed > 0 else 1.0) for speed in self.speeds])
 
     def observe_service(self, service_s: Sequence[float]) -> None:
-        self.service_s = list(service_s)
+        """Set P_w; records that wait go on waiting, in units of the fastest worker's time."""
+        records = [wait / cost for wait, cost in zip(self.waits, self.costs, strict=True)]
+        records += [0.0] * (len(service_s) - len(records))
+        unit = min(p for p, speed in zip(service_s, self.speeds, strict=True) if speed > 0)
+        self.waits = [c * p / unit for c, p in zip(records, service_s, strict=True)]
+        self.costs = [p / unit for p in service_s]
+        self.drained = [math.floor(self.interval_s / p) * (p / unit) for p in service_s]
 
     def floor(self) -> float:
         return self.theta * max(self.counters.total, float(self.epoch))
@@ -359,15 +373,16 @@ class Fish(Consistent):
             self.minimum, self.seen = self.even_share(), 0
         self.seen += 1
         if self.arrived == self.interval_records:
-            self.drain()
+            pairs = zip(self.waits, self.drained, strict=True)
+            self.waits = [max(0.0, wait - done) for wait, done in pairs]
+            self.arrived = 0
         self.arrived += 1
         gone = self.counters.count(key)
         if gone is not None:
             self.most.pop(gone, None)
         d = self.classify(key) if self.counters.of(key) > self.floor() else 2
-        waits = [c * p for c, p in zip(self.unprocessed, self.service_s, strict=True)]
-        worker = least(self.clockwise(key, d), waits)
-        self.unprocessed[worker] += 1
+        worker = least(self.clockwise(key, d), self.waits)
+        self.waits[worker] += self.costs[worker]
         return worker
 
     def even_share(self) -> int:
@@ -380,19 +395,13 @@ class Fish(Consistent):
         return max(2, math.ceil(self.active * share / max(hot, 1)))
 
     def classify(self, key: int) -> int:
-        top, count = max(self.counters.counts), self.counters.of(key)
+        ratio = max(self.counters.counts) / self.counters.of(key)
         index = 0
-        while count * 2 ** (index + 1) <= top:
+        while ratio >= 2 ** (index + 1):
             index += 1
         d = max(self.active // 2**index, self.minimum, self.most.get(key, 0))
         self.most[key] = min(d, self.active)
         return self.most[key]
-
-    def drain(self) -> None:
-        for worker, service_s in enumerate(self.service_s):
-            done = int(self.interval_s / service_s)
-            self.unprocessed[worker] = max(0, self.unprocessed[worker] - done)
-        self.arrived = 0
 
 
 REFERENCES: dict[str, type[Reference]] = {

@@ -31,7 +31,7 @@ def imbalance(workers: NDArray[Any], n_workers: int) -> float:
 
 
 def spread(keys: Keys, workers: NDArray[Any]) -> dict[int, int]:
-    """Return on how many workers each key is."""
-    pairs = np.unique(np.stack([keys, workers.astype(np.uint64)]), axis=1)
-    names, counts = np.unique(pairs[0], return_counts=True)
+    """Return on how many workers each key is; keys below 2**54, workers below 1,024."""
+    pairs = np.unique(keys * np.uint64(1024) + workers.astype(np.uint64))
+    names, counts = np.unique(pairs // np.uint64(1024), return_counts=True)
     return dict(zip(names.tolist(), counts.tolist(), strict=True))

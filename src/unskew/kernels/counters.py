@@ -4,9 +4,10 @@ A record raises one counter by 1. To take in a new key the least counter is give
 least counter must be found fast. Every counter in ``[least, least + 1)`` stands in a line, ordered
 by count and then by slot. A counter that grows leaves that range, and one that is given away does
 too; so the line is exactly the order in which counters are given away, until it is used up and
-drawn again. Each drawing raises the least count by at least 1: its cost, one pass, is paid by the
-``capacity`` records that this took. Whole counts in the line are all equal, so it is ready as it
-is drawn; decayed counts make it a heap, and giving one away costs O(log capacity).
+drawn again. Each drawing raises the least count by at least 1: its cost, a few passes, is paid by
+the ``capacity`` records that this took. Whole counts in the line are all equal, so it is ready as
+it is drawn; decayed counts, which differ by powers of alpha, are sorted into it by buckets of
+their logarithm, and within a bucket by insertion.
 """
 
 from __future__ import annotations
@@ -16,20 +17,20 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.kernels.heap import heapify, sift_down
 from unskew.kernels.jit import inlined, kernel
 from unskew.kernels.table import Table, find, insert, new_table, remove
 
-SIZE, HEAD, TAIL, HEAPED, SEEN = 0, 1, 2, 3, 4
+SIZE, HEAD, TAIL, SEEN = 0, 1, 2, 3
 TOTAL, TOP, LIMIT = 0, 1, 2
+BUCKETS = 256
 
 
 class Counters(NamedTuple):
     """The state of a SpaceSaving sketch; slot i holds one key's counter.
 
-    ``line`` and ``waiting`` are the slots in line and their counts. ``sizes``: slots in use, head
-    and tail of the line, whether it is a heap, records since the last decay. ``sums``: the weight
-    of all records, the largest count, the upper end of the line's range.
+    ``sizes``: slots in use, head and tail of the line, records since the last decay. ``sums``: the
+    weight of all records, the largest count, the upper end of the line's range. ``ends`` is
+    scratch space.
     """
 
     table: Table
@@ -37,7 +38,7 @@ class Counters(NamedTuple):
     counts: NDArray[np.float64]
     errors: NDArray[np.float64]
     line: NDArray[np.int32]
-    waiting: NDArray[np.float64]
+    ends: NDArray[np.int64]
     sizes: NDArray[np.int64]
     sums: NDArray[np.float64]
 
@@ -50,46 +51,58 @@ def new_counters(capacity: int) -> Counters:
         np.zeros(capacity),
         np.zeros(capacity),
         np.zeros(capacity, np.int32),
-        np.zeros(capacity),
-        np.zeros(5, np.int64),
+        np.zeros(BUCKETS + 1, np.int64),
+        np.zeros(4, np.int64),
         np.zeros(3),
     )
 
 
 @inlined
+def bits_of(count):
+    """Return a whole number that grows with a positive float, and evenly with its logarithm."""
+    return np.float64(count).view(np.int64)
+
+
+@inlined
+def sort_line(c, tail):
+    """Sort the line by count; it stays in the order of slots where counts are equal."""
+    for i in range(1, tail):
+        slot = c.line[i]
+        at = i
+        while at > 0 and c.counts[c.line[at - 1]] > c.counts[slot]:
+            c.line[at] = c.line[at - 1]
+            at -= 1
+        c.line[at] = slot
+
+
+@inlined
 def draw_line(c):
-    counts = c.counts
+    counts, ends = c.counts, c.ends
     least = counts[0]
     for slot in range(1, len(counts)):
         if counts[slot] < least:
             least = counts[slot]
-    tail = 0
-    uneven = False
+    limit = least + 1.0
+    low = bits_of(least)
+    shift = 0
+    while (bits_of(limit) - low) >> shift >= BUCKETS:
+        shift += 1
+    ends[:] = 0
     for slot in range(len(counts)):
-        if counts[slot] < least + 1.0:
-            c.line[tail] = slot
-            c.waiting[tail] = counts[slot]
-            uneven |= counts[slot] > least
-            tail += 1
-    if uneven:
-        heapify(c.waiting, c.line, tail)
-    c.sizes[HEAPED] = uneven
+        if counts[slot] < limit:
+            ends[((bits_of(counts[slot]) - low) >> shift) + 1] += 1
+    for bucket in range(BUCKETS):
+        ends[bucket + 1] += ends[bucket]
+    tail = ends[BUCKETS]
+    for slot in range(len(counts)):
+        if counts[slot] < limit:
+            bucket = (bits_of(counts[slot]) - low) >> shift
+            c.line[ends[bucket]] = slot
+            ends[bucket] += 1
+    sort_line(c, tail)
     c.sizes[HEAD] = 0
     c.sizes[TAIL] = tail
-    c.sums[LIMIT] = least + 1.0
-
-
-@inlined
-def leave_line(c):
-    """Take the first out of the line."""
-    if c.sizes[HEAPED]:
-        last = c.sizes[TAIL] - 1
-        c.sizes[TAIL] = last
-        c.waiting[0] = c.waiting[last]
-        c.line[0] = c.line[last]
-        sift_down(c.waiting, c.line, 0, last)
-    else:
-        c.sizes[HEAD] += 1
+    c.sums[LIMIT] = limit
 
 
 @inlined
@@ -100,7 +113,7 @@ def least_slot(c):
             slot = c.line[c.sizes[HEAD]]
             if c.counts[slot] < c.sums[LIMIT]:
                 return slot
-            leave_line(c)
+            c.sizes[HEAD] += 1
         draw_line(c)
 
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from unskew.kernels.choices import HOW_MANY, LOWEST
 from unskew.kernels.counters import SIZE, TOP, TOTAL, Counters, begin_record, count_record
 from unskew.kernels.hashing import mix
 from unskew.kernels.jit import inlined, kernel
@@ -31,11 +32,31 @@ class Spread(NamedTuple):
 
 
 class Queues(NamedTuple):
-    """The queues as a source infers them: C_w, P_w and C_w * P_w."""
+    """The queues as a source infers them: how long each worker waits, C_w P_w.
 
-    unprocessed: NDArray[np.int64]
-    service_s: NDArray[np.float64]
-    wait_s: NDArray[np.float64]
+    The unit of time is what the fastest worker takes for a record, so that waits of equally fast
+    workers are whole numbers. ``costs``: what a record adds to a wait; ``drained``: what T takes
+    off. ``low``: the shortest wait of all and how many workers have it, or -1 where that is not
+    kept up, because unequal workers seldom wait equally long.
+    """
+
+    waits: NDArray[np.float64]
+    costs: NDArray[np.float64]
+    drained: NDArray[np.float64]
+    low: NDArray[np.float64]
+
+
+def new_queues(
+    waits: NDArray[np.float64], service_s: NDArray[np.float64], interval_s: float
+) -> Queues:
+    """Return queues with the given waits, infinite for a worker that is away."""
+    active = np.isfinite(waits)
+    costs = service_s / service_s[active].min()
+    drained = np.floor(interval_s / service_s) * costs
+    even = bool((costs[active] == 1.0).all())
+    shortest = waits.min()
+    low = [shortest, (waits == shortest).sum()] if even else [-1.0, 0.0]
+    return Queues(waits, costs, drained, np.array(low, np.float64))
 
 
 class FishState(NamedTuple):
@@ -53,13 +74,12 @@ class FishState(NamedTuple):
 
 
 class FishRule(NamedTuple):
-    """Parameters: theta, N_epoch, alpha, and T in records and in seconds."""
+    """Parameters: theta, N_epoch, alpha, and T in records."""
 
     theta: float
     epoch: int
     alpha: float
     interval_records: int
-    interval_s: float
 
 
 @inlined
@@ -86,58 +106,124 @@ def even_share(state, rule):
 def classify(state, slot, n):
     """Return d of a hot key (Algorithm 2): W halved for every halving of f_top, never less again."""
     c = state.counters
-    d = n
-    count = 2.0 * c.counts[slot]
-    while count <= c.sums[TOP] and d > 0:
-        d //= 2
-        count *= 2.0
-    d = min(max(d, state.numbers[MINIMUM], state.spread.most[slot]), n)
+    # The exponent of a float is the whole part of its logarithm.
+    index = (np.float64(c.sums[TOP] / c.counts[slot]).view(np.int64) >> 52) - 1023
+    d = min(max(n >> min(index, 62), state.numbers[MINIMUM], state.spread.most[slot]), n)
     state.spread.most[slot] = d
     return d
 
 
 @inlined
-def drain(state, rule):
+def find_shortest(q):
+    """Find the shortest wait anew."""
+    shortest = q.waits[0]
+    for wait in q.waits:
+        shortest = min(shortest, wait)
+    many = 0
+    for wait in q.waits:
+        many += wait == shortest
+    q.low[LOWEST] = shortest
+    q.low[HOW_MANY] = many
+
+
+@inlined
+def drain(state):
     """Let every worker process for T seconds (equation 1), in whole records."""
     q = state.queues
-    for worker in range(len(q.unprocessed)):
-        done = np.int64(rule.interval_s / q.service_s[worker])
-        q.unprocessed[worker] = max(0, q.unprocessed[worker] - done)
-        q.wait_s[worker] = q.unprocessed[worker] * q.service_s[worker]
+    for worker in range(len(q.waits)):
+        q.waits[worker] = max(0.0, q.waits[worker] - q.drained[worker])
+    if q.low[LOWEST] >= 0.0:
+        find_shortest(q)
     state.numbers[DRAINS] += 1
     state.numbers[ARRIVED] = 0
 
 
 @inlined
+def enqueue(q, worker):
+    """Add a record to a worker's queue."""
+    before = q.waits[worker]
+    q.waits[worker] = before + q.costs[worker]
+    if before == q.low[LOWEST]:
+        q.low[HOW_MANY] -= 1.0
+        if q.low[HOW_MANY] == 0.0:
+            find_shortest(q)
+
+
+@inlined
+def collect_more(state, slot, h, d):
+    """Collect more candidates of a key, at most d in all; return how many there are now."""
+    spread = state.spread
+    made = spread.made[slot]
+    if made < d:
+        wanted = min(d, 2 * made + 4)
+        collect_workers(state.ring, h, spread.workers[slot], made, wanted, state.marks)
+        spread.made[slot] = wanted
+    return spread.made[slot]
+
+
+@inlined
+def resume_search(state, slot, h, d):
+    """Return the rank of the next candidate at or below the key's level, -1 if there is none."""
+    spread, waits = state.spread, state.queues.waits
+    workers, level = spread.workers[slot], spread.levels[slot]
+    rank = spread.ranks[slot]
+    made = min(d, spread.made[slot])
+    while True:
+        while rank < made and waits[workers[rank]] > level:
+            rank += 1
+        if rank < made:
+            return rank
+        if made == d:
+            return -1
+        made = collect_more(state, slot, h, d)
+
+
+@inlined
+def begin_search(state, slot, h, d):
+    """Return the rank of the candidate that waits least, the first of equals."""
+    spread, waits = state.spread, state.queues.waits
+    workers, lowest = spread.workers[slot], state.queues.low[LOWEST]
+    made = min(d, collect_more(state, slot, h, d) if spread.made[slot] == 0 else spread.made[slot])
+    best, rank = 0, 0
+    while True:
+        while rank < made:
+            if waits[workers[rank]] < waits[workers[best]]:
+                best = rank
+            if waits[workers[best]] == lowest:
+                return best
+            rank += 1
+        if made == d:
+            return best
+        made = collect_more(state, slot, h, d)
+
+
+@inlined
 def least_waiting(state, slot, h, d):
-    """Return the candidate that waits least, the first of equals (Algorithm 3)."""
-    spread, wait_s = state.spread, state.queues.wait_s
-    workers = spread.workers[slot]
-    if spread.made[slot] < d:
-        collect_workers(state.ring, h, workers, spread.made[slot], d, state.marks)
-        spread.made[slot] = d
+    """Return the candidate that waits least, the first of equals (Algorithm 3).
+
+    The search goes on where the key's last one stopped, as long as somebody waits as little as
+    then, and a new search ends at the first who waits least of all.
+    """
+    spread = state.spread
+    rank = -1
     if spread.drains[slot] == state.numbers[DRAINS]:
-        for rank in range(spread.ranks[slot], d):
-            if wait_s[workers[rank]] <= spread.levels[slot]:
-                spread.ranks[slot] = rank
-                return workers[rank]
-    best = 0
-    for rank in range(1, d):
-        if wait_s[workers[rank]] < wait_s[workers[best]]:
-            best = rank
-    spread.ranks[slot] = best
-    spread.levels[slot] = wait_s[workers[best]]
-    spread.drains[slot] = state.numbers[DRAINS]
-    return workers[best]
+        if spread.levels[slot] >= state.queues.low[LOWEST]:
+            rank = resume_search(state, slot, h, d)
+    if rank < 0:
+        rank = begin_search(state, slot, h, d)
+        spread.levels[slot] = state.queues.waits[spread.workers[slot, rank]]
+        spread.drains[slot] = state.numbers[DRAINS]
+    spread.ranks[slot] = rank
+    return np.int64(spread.workers[slot, rank])
 
 
 @inlined
 def least_of_two(state, h):
-    ring, wait_s = state.ring, state.queues.wait_s
+    ring, waits = state.ring, state.queues.waits
     at = point_of(ring, h)
-    worker = ring.workers[at]
-    other = ring.workers[ring.following[at]]
-    return other if wait_s[other] < wait_s[worker] else worker
+    worker = np.int64(ring.workers[at])
+    other = np.int64(ring.workers[ring.following[at]])
+    return other if waits[other] < waits[worker] else worker
 
 
 @inlined
@@ -155,7 +241,7 @@ def route_fish(keys, seed, state, rule, out):
         if begin_record(c, rule.epoch, rule.alpha):
             state.numbers[MINIMUM] = even_share(state, rule)
         if state.numbers[ARRIVED] == rule.interval_records:
-            drain(state, rule)
+            drain(state)
         state.numbers[ARRIVED] += 1
         h = mix(keys[i], seed)
         slot = count_record(c, keys[i])
@@ -166,6 +252,5 @@ def route_fish(keys, seed, state, rule, out):
             worker = least_waiting(state, slot, h, classify(state, slot, n))
         else:
             worker = least_of_two(state, h)
-        q.unprocessed[worker] += 1
-        q.wait_s[worker] = q.unprocessed[worker] * q.service_s[worker]
+        enqueue(q, worker)
         out[i] = worker

@@ -25,5 +25,5 @@ def kernel(function: F) -> F:
 
 def inlined(function: F) -> F:
     """Compile a small function that only kernels call; LLVM inlines it."""
-    compiled: F = numba.njit(**_OPTIONS)(function)
+    compiled: F = numba.njit(forceinline=True, **_OPTIONS)(function)
     return compiled

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +11,7 @@ from numpy.typing import NDArray
 from unskew.hashing import Keys
 from unskew.kernels import fish as kernels
 from unskew.kernels.counters import Counters, look_up, new_counters
-from unskew.kernels.fish import ACTIVE, MINIMUM, FishRule, FishState, Queues, Spread
+from unskew.kernels.fish import ACTIVE, FishRule, FishState, Spread
 from unskew.kernels.ring import new_ring, ring_candidates
 from unskew.routers.base import Workers
 from unskew.routers.consistent import ElasticRouter, ring_nodes
@@ -98,22 +97,25 @@ class Fish(ElasticRouter):
             value = getattr(self, name)
             if value is not None and not 0.0 < value < np.inf:
                 raise ValueError(f"{name} must be above 0 and finite, got {value}")
-        self._set_up(new_counters(self.counters), Queues(np.zeros(0, np.int64), *np.zeros((2, 0))))
+        self._set_up(new_counters(self.counters), np.zeros(0), np.array([0, 0, 2, 0]))
 
     @property
     def rule(self) -> FishRule:
         """The parameters, as the kernels take them."""
         assert self.theta is not None
         interval = max(1, round(self.interval_s * self.rate))
-        return FishRule(self.theta, self.epoch, float(self.alpha), interval, float(self.interval_s))
+        return FishRule(self.theta, self.epoch, float(self.alpha), interval)
 
     def observe_service(self, service_s: Sequence[float] | NDArray[np.float64]) -> None:
         """Set P_w, the seconds a record takes at each worker, as sampled."""
-        sampled = np.asarray(service_s, np.float64)
+        sampled = np.array(service_s, np.float64)
         if sampled.shape != self.speeds.shape or not (sampled > 0).all():
             raise ValueError(f"service_s must be {len(self.speeds)} times above 0")
-        self.state.queues.service_s[:] = sampled
-        self.state.queues.wait_s[:] = self.state.queues.unprocessed * sampled
+        old = self.state.queues
+        records = old.waits / old.costs
+        waits = records * sampled / sampled[self.workers].min()
+        queues = kernels.new_queues(waits, sampled, self.interval_s)
+        self.state = self.state._replace(queues=queues)
         self.state.spread.drains[:] = -1
 
     def candidates(self, key: int) -> Workers:
@@ -132,15 +134,16 @@ class Fish(ElasticRouter):
         kernels.route_fish(keys, self._hash_seed, self.state, self.rule, out)
 
     def _workers_changed(self) -> None:
-        self._set_up(self.state.counters, self.state.queues, self.state.numbers)
+        self._set_up(self.state.counters, self.state.queues.waits, self.state.numbers)
 
-    def _set_up(self, counters: Counters, queues: Queues, numbers: Any = None) -> None:
+    def _set_up(
+        self, counters: Counters, waits: NDArray[np.float64], numbers: NDArray[np.int64]
+    ) -> None:
         """Make the state for the present workers; the counts and the queues are kept."""
         n = len(self.speeds)
-        unprocessed = np.zeros(n, np.int64)
-        unprocessed[: len(queues.unprocessed)] = queues.unprocessed
-        unprocessed[self.speeds == 0] = 0
-        service_s = self._service_times()
+        active = self.speeds > 0
+        kept = np.append(waits, np.zeros(n - len(waits)))
+        numbers[ACTIVE] = active.sum()
         spread = Spread(
             np.zeros(self.counters, np.int64),
             np.zeros(self.counters, np.int64),
@@ -149,15 +152,12 @@ class Fish(ElasticRouter):
             np.zeros(self.counters, np.int64),
             np.full(self.counters, -1, np.int64),
         )
-        numbers = np.zeros(4, np.int64) if numbers is None else numbers.copy()
-        numbers[ACTIVE] = len(self.workers)
-        numbers[MINIMUM] = max(2, numbers[MINIMUM])
-        ring = new_ring(ring_nodes((self.speeds > 0) * 1.0, self.nodes), self.seed)
+        service_s = self._service_times()
         self.state = FishState(
             counters,
             spread,
-            Queues(unprocessed, service_s, unprocessed * service_s),
-            ring,
+            kernels.new_queues(np.where(active, kept, np.inf), service_s, self.interval_s),
+            new_ring(ring_nodes(active * 1.0, self.nodes), self.seed),
             numbers,
             np.zeros(n + 1, np.int64),
         )
