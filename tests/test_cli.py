@@ -1,0 +1,128 @@
+"""The command line, run as a person runs it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+SMALL = "zipf:z=1.4,keys=100,records=5000,seed=1"
+
+
+def unskew(*arguments: str, timeout: float = 300) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", "from unskew.cli import main; main()", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
+
+
+def answer(*arguments: str) -> dict[str, Any]:
+    done = unskew(*arguments)
+    assert done.returncode == 0, done.stderr
+    result: dict[str, Any] = json.loads(done.stdout)
+    return result
+
+
+def test_simulate_prints_what_is_promised() -> None:
+    out = answer(
+        "simulate", "--scheme", "pkg,d-choices", "--workers", "5", "--sources", "2",
+        "--stream", SMALL, "--json",
+    )  # fmt: skip
+    assert out["stream"]["spec"] == SMALL
+    assert [result["scheme"] for result in out["results"]] == ["pkg", "d-choices"]
+    promised = {
+        "scheme", "workers", "sources", "records", "keys", "imbalance_final_fraction",
+        "imbalance_average_fraction", "relative_imbalance", "replicas", "replication", "loads",
+    }  # fmt: skip
+    for result in out["results"]:
+        assert promised <= result.keys()
+        assert (result["workers"], result["sources"], result["records"]) == (5, 2, 5000)
+
+
+def test_bench_prints_what_is_promised() -> None:
+    out = answer(
+        "bench", "routing", "--scheme", "key,pkg", "--z", "1.0", "--workers", "4,8",
+        "--records", "1e4", "--keys", "100", "--json",
+    )  # fmt: skip
+    rows = [(row["scheme"], row["workers"], row["z"]) for row in out["results"]]
+    assert rows == [("key", 4, 1.0), ("pkg", 4, 1.0), ("key", 8, 1.0), ("pkg", 8, 1.0)]
+    assert all(row["records_per_s"] > 0 for row in out["results"])
+
+
+def test_schemes_and_streams_are_listed() -> None:
+    names = [row["scheme"] for row in answer("schemes", "--json")["schemes"]]
+    assert names[:2] == ["key", "shuffle"]
+    assert "fish" in unskew("schemes").stdout
+    assert "evolving-zipf" in unskew("streams").stdout
+    assert answer("streams", "--json")["streams"][0]["parameters"]["keys"] == 10000
+
+
+def test_simulate_for_people_with_everything(tmp_path: Path) -> None:
+    picture = tmp_path / "out.png"
+    done = unskew(
+        "simulate", "--scheme", "fish,consistent", "--workers", "4", "--stream", SMALL,
+        "--rate", "1000", "--service-us", "3000", "--capacities", "1,2", "--change", "2e3:+",
+        "--change", "4000:-1", "--agreement", "--plot", str(picture), "--feed", "key",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "busiest / mean" in done.stdout
+    assert "throughput" in done.stdout
+    assert "Jaccard" in done.stdout
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_file_is_a_stream(tmp_path: Path) -> None:
+    words = tmp_path / "words.txt"
+    words.write_text("to be or not to be\n" * 10)
+    out = answer("simulate", "--scheme", "key", "--workers", "3", "--stream", str(words), "--json")
+    assert (out["results"][0]["records"], out["results"][0]["keys"]) == (60, 4)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["simulate", "--stream", "zpif"], "did you mean 'zipf'?"),
+        (["simulate", "--stream", "zipf:zz=1"], "has no option 'zz'"),
+        (["simulate", "--stream", "/no/such.parquet"], "no such file"),
+        (["simulate", "--stream", SMALL, "--scheme", "pgk"], "did you mean 'pkg'?"),
+        (["simulate", "--stream", SMALL, "--workers", "0"], "workers must be at least 1, got 0"),
+        (["simulate", "--stream", SMALL, "--sources", "0"], "sources must be at least 1, got 0"),
+        (["simulate", "--stream", SMALL, "--workers", "many"], "--workers"),
+        (["simulate", "--stream", SMALL, "--feed", "x"], "feed must be one of round-robin, key"),
+        (["simulate", "--stream", SMALL, "--rate", "-1"], "arrival_rate must be positive"),
+        (["simulate", "--stream", SMALL, "--capacities", "1,x"], "capacities must be numbers"),
+        (["simulate", "--stream", SMALL, "--change", "soon"], "500000:+ or 500000:-3"),
+        (["simulate", "--stream", SMALL, "--plot", "x.docx"], "a picture must end in one of"),
+        (["simulate"], "--stream"),
+        (["bench", "routing", "--z", "x"], "z must be numbers"),
+        (["nonsense"], "nonsense"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(arguments: list[str], complaint: str) -> None:
+    done = unskew(*arguments)
+    assert done.returncode == 2
+    assert complaint.lower() in done.stderr.lower()
+    assert done.stderr.count("\n") == 1
+    assert done.stdout == ""
+
+
+def test_what_fails_on_the_way_is_exit_code_1(tmp_path: Path) -> None:
+    done = unskew("simulate", "--stream", SMALL, "--scheme", "key", "--plot", f"{tmp_path}/no/x.png")
+    assert done.returncode in (1, 2)
+    assert done.stderr.count("\n") == 1
+
+
+def test_help_and_version_do_not_load_numba() -> None:
+    code = (
+        "import sys; sys.argv = ['unskew', '--help']\n"
+        "from unskew.cli import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "assert 'numba' not in sys.modules and 'pyarrow' not in sys.modules"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "simulate" in done.stdout
+    assert unskew("--version").stdout.startswith("unskew 0.")
