@@ -29,6 +29,8 @@ def hash_keys(values: Any) -> Keys:
     >>> hash_keys(["spark", None, "spark"]).tolist()
     [16485812939041303506, 42, 16485812939041303506]
     """
+    if isinstance(values, str | bytes):
+        raise TypeError(f"hash_keys takes an array of keys, got the single key {values!r}")
     array = values if isinstance(values, pa.Array | pa.ChunkedArray) else pa.array(values)
     if isinstance(array, pa.ChunkedArray):
         parts = [hash_keys(chunk) for chunk in array.chunks]
@@ -49,6 +51,9 @@ def as_keys(values: Any) -> Keys:
     array = np.asarray(values)
     if array.size == 0:
         return np.empty(0, np.uint64)
+    if isinstance(values, list | tuple) and all(type(value) is int for value in values):
+        # NumPy would make floats of a list with numbers on both sides of 2^63.
+        array = np.array([value % 2**64 for value in values], np.uint64)
     if array.ndim != 1 or array.dtype.kind not in "iu":
         raise TypeError(
             f"keys must be a 1-d array of integers, got {array.ndim}-d {array.dtype}; "
@@ -73,7 +78,9 @@ def _hash_array(array: pa.Array) -> Keys:
     if pa.types.is_large_string(kind) or pa.types.is_large_binary(kind):
         return _hash_spans(array, np.int64)
     if pa.types.is_timestamp(kind):
-        return _hash_array(array.cast(pa.timestamp("us", kind.tz)).view(pa.int64()))
+        return _hash_array(array.cast(pa.timestamp("us", kind.tz), safe=False).view(pa.int64()))
+    if pa.types.is_date64(kind):
+        return _hash_array(array.cast(pa.date32()))
     if pa.types.is_date32(kind):
         return _hash_array(array.view(pa.int32()))
     if pa.types.is_boolean(kind) or (pa.types.is_integer(kind) and kind.bit_width < 32):
@@ -108,6 +115,7 @@ def _hash_floats(array: pa.Array) -> Keys:
     # Spark folds -0.0 into 0.0 and every NaN into one before it hashes or groups.
     single = array.type.bit_width < 64
     array = pc.fill_null(array, 0.0).cast(pa.float32() if single else pa.float64())
-    numbers = array.to_numpy(zero_copy_only=False) + 0.0
+    numbers = array.to_numpy(zero_copy_only=False).copy()
+    numbers[numbers == 0.0] = 0.0
     numbers[np.isnan(numbers)] = np.nan
     return _hash_array(pa.array(numbers.view(np.int32 if single else np.int64)))

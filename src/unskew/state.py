@@ -15,6 +15,9 @@ from numpy.typing import NDArray
 
 Snapshot = dict[str, NDArray[Any]]
 
+WHOSE = "parameters"
+"""The entry of a snapshot that says whose it is."""
+
 
 class SnapshotError(ValueError):
     """A snapshot does not belong to the object that should be restored from it."""
@@ -61,16 +64,19 @@ class Stateful:
         """Return a copy of the state, as arrays by name; nested state as ``outer.inner``."""
         arrays: Snapshot = {}
         _save(self, "", arrays)
+        arrays[WHOSE] = np.array(repr(self))
         return arrays
 
     def restore(self, snapshot: Snapshot) -> None:
         """Go back to a snapshot of an object with the same parameters; all or nothing."""
         own = self.snapshot()
+        if WHOSE in snapshot and str(snapshot[WHOSE]) != repr(self):
+            raise SnapshotError(f"snapshot of another kind: of {snapshot[WHOSE]}, not of {self!r}")
         if own.keys() != snapshot.keys():
             odd = sorted(own.keys() ^ snapshot.keys())
             raise SnapshotError(f"snapshot of another kind: {', '.join(odd)} do not match")
         for name, array in snapshot.items():
-            if array.dtype != own[name].dtype or array.ndim != own[name].ndim:
+            if name != WHOSE and (array.dtype, array.ndim) != (own[name].dtype, own[name].ndim):
                 raise SnapshotError(
                     f"{name} must be {own[name].ndim}-d {own[name].dtype}, "
                     f"got {array.ndim}-d {array.dtype}"
@@ -90,6 +96,13 @@ class Stateful:
         )
 
     __hash__ = None  # type: ignore[assignment]
+
+
+def whole(name: str, value: float, least: int) -> None:
+    """Refuse a parameter that is no whole number or below its least value, by name."""
+    if value != int(value):
+        raise ValueError(f"{name} must be a whole number, got {value}")
+    at_least(name, value, least)
 
 
 def at_least(name: str, value: float, least: float) -> None:

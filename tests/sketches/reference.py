@@ -218,9 +218,8 @@ class CountMinReference(Reference):
         self.records = 0
 
     def cell(self, key: int, epoch: int, row: int) -> tuple[int, int]:
-        h = mix(key, (self.seed + 1 + epoch) * GOLDEN % WORD)
-        point = (h % 2**32 + row * (h // 2**32 | 1)) % 2**32
-        return row, point * self.width // 2**32
+        salt = (self.seed + 1 + epoch) * GOLDEN + row * 0xBF58476D1CE4E5B9
+        return row, mix(key, salt % WORD) // 2**32 * self.width // 2**32
 
     def update(self, key: int) -> None:
         self.records += 1

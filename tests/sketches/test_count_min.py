@@ -28,7 +28,7 @@ class TestRefused:
 
     @pytest.mark.parametrize("growth", [1.0, 0.5, float("nan")])
     def test_growth(self, growth: float) -> None:
-        with pytest.raises(ValueError, match=rf"^growth must be above 1, got {growth}$"):
+        with pytest.raises(ValueError, match=rf"^growth must be above 1 .* got growth={growth} and window=2$"):
             AdaptiveCountMin(growth=growth)
 
 
@@ -65,10 +65,10 @@ def test_every_record_adds_one_to_each_row() -> None:
     assert sketch.cells.sum(axis=1).tolist() == [100.0] * 5
 
 
-def test_negative_seeds_are_seeds() -> None:
-    sketch = CountMin(width=16, seed=-1)
-    sketch.update([1, 1, 2])
-    assert sketch.estimate([1]).tolist() == [2.0]
+@pytest.mark.parametrize("kind", [CountMin, AdaptiveCountMin])
+def test_seeds_are_64_bits(kind: type[CountMin | AdaptiveCountMin]) -> None:
+    with pytest.raises(ValueError, match="^seed must be between 0 and"):
+        kind(seed=-1)
 
 
 @pytest.mark.jit
@@ -93,13 +93,7 @@ def test_error_bound_of_skewed_streams(z: float, width: int, depth: int) -> None
     [
         (64, 4),
         (2048, 4),
-        pytest.param(
-            64,
-            12,
-            marks=pytest.mark.xfail(
-                reason="keys that meet in rows 0 and 1 meet in many: two hashes serve for all"
-            ),
-        ),
+        (64, 12),
     ],
 )
 def test_error_bound_at_its_hardest(width: int, depth: int) -> None:
@@ -172,18 +166,12 @@ class TestAdaptive:
         [
             (1.5, 0),
             (3.0, 0),
-            pytest.param(
-                3.0,
-                1,
-                marks=pytest.mark.xfail(
-                    reason="later epochs weigh more: the bound is that of the present epoch only"
-                ),
-            ),
+            (3.0, 1),
         ],
     )
     def test_error_bound_of_one_epoch(self, growth: float, back: int) -> None:
         width, depth, epoch = 64, 4, 1_000
-        limit = math.e / width * epoch * growth / (growth - 1)
+        limit = growth**back * math.e / width * epoch * growth / (growth - 1)
         above = []
         for seed in range(5):
             rng = np.random.default_rng(seed)
@@ -228,20 +216,19 @@ class TestAdaptive:
         assert ahead.estimate([9]).tolist() == [0.0]
 
     def test_merges_what_was_rebased_with_what_was_not(self) -> None:
-        # Growth so fast that the third epoch becomes the one of weight 1.
-        ahead, behind = (
-            AdaptiveCountMin(width=512, epoch=1, window=3, growth=1e60) for _ in range(2)
+        # Growth so fast that the fifth epoch becomes the one of weight 1.
+        ahead, behind, other = (
+            AdaptiveCountMin(width=512, epoch=1, window=3, growth=1e30) for _ in range(3)
         )
-        ahead.update([1, 2, 3])
-        assert ahead.clock.tolist() == [2, 2, 1]
+        ahead.update([8, 9, 1, 2, 3])
+        assert ahead.clock.tolist() == [4, 4, 1]
         assert ahead.estimate([1, 2, 3]).tolist() == [1.0, 1.0, 1.0]
-        behind.update([7])
+        behind.update([5, 6, 7])
         behind.merge(ahead)
         assert behind.estimate([7, 1, 3]).tolist() == [1.0, 1.0, 1.0]
-        other = AdaptiveCountMin(width=512, epoch=1, window=3, growth=1e60)
-        other.update([8])
+        other.update([5, 6, 7])
         ahead.merge(other)
-        assert ahead.estimate([8, 1, 3]).tolist() == [1.0, 1.0, 1.0]
+        assert ahead.estimate([7, 1, 3]).tolist() == [1.0, 1.0, 1.0]
 
     def test_one_far_behind_is_merged_into_one_far_ahead(self) -> None:
         ahead, behind = (AdaptiveCountMin(width=64, epoch=1, window=2) for _ in range(2))
@@ -252,7 +239,6 @@ class TestAdaptive:
         assert ahead.total == 2.0
         np.testing.assert_array_equal(ahead.bounds(range(5)), bounds)
 
-    @pytest.mark.xfail(raises=OverflowError, reason="growth ** 2999 is no float")
     def test_one_far_ahead_is_merged_into_one_far_behind(self) -> None:
         ahead, behind = (AdaptiveCountMin(width=64, epoch=1, window=2) for _ in range(2))
         ahead.update(np.arange(3000) % 5)
@@ -260,7 +246,6 @@ class TestAdaptive:
         behind.merge(ahead)
         assert behind.estimate([4]).tolist() == [1.0]
 
-    @pytest.mark.xfail(raises=ZeroDivisionError, reason="growth ** -window underflows")
     @pytest.mark.parametrize(("window", "growth"), [(3000, 1.5), (3, 1e200), (2, math.inf)])
     def test_weights_too_far_apart_are_refused(self, window: int, growth: float) -> None:
         def use() -> None:

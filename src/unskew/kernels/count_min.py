@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import numpy as np
 
-from unskew.kernels.hashing import GOLDEN, LOW_32, U32, mix
+from unskew.kernels.hashing import GOLDEN, U32, mix
 from unskew.kernels.jit import inlined, kernel
+
+ROW_SALT = np.uint64(0xBF58476D1CE4E5B9)
 
 
 @inlined
-def cell(h, row, width):
-    """Return the column of a hash in a row (Kirsch and Mitzenmacher: two hashes serve for all)."""
-    low = (h & LOW_32) + np.uint64(row) * ((h >> U32) | np.uint64(1))
-    return np.int64(((low & LOW_32) * np.uint64(width)) >> U32)
+def cell(key, salt, row, width):
+    """Return the column of a key in a row: each row has a hash function of its own."""
+    h = mix(key, salt + np.uint64(row) * ROW_SALT)
+    return np.int64(((h >> U32) * np.uint64(width)) >> U32)
 
 
 @kernel
 def add_to_cells(cells, keys, salt, weight):
     depth, width = cells.shape
     for i in range(len(keys)):
-        h = mix(keys[i], salt)
         for row in range(depth):
-            cells[row, cell(h, row, width)] += weight
+            cells[row, cell(keys[i], salt, row, width)] += weight
 
 
 @kernel
@@ -29,10 +30,9 @@ def add_least_cells(cells, keys, salt, scale, out):
     """Add the least cell of each key, times ``scale``, to ``out``."""
     depth, width = cells.shape
     for i in range(len(keys)):
-        h = mix(keys[i], salt)
-        least = cells[0, cell(h, 0, width)]
+        least = cells[0, cell(keys[i], salt, 0, width)]
         for row in range(1, depth):
-            least = min(least, cells[row, cell(h, row, width)])
+            least = min(least, cells[row, cell(keys[i], salt, row, width)])
         out[i] += least * scale
 
 

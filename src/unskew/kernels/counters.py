@@ -7,7 +7,7 @@ too; so the line is exactly the order in which counters are given away, until it
 drawn again. Each drawing raises the least count by at least 1: its cost, a few passes, is paid by
 the ``capacity`` records that this took. Whole counts in the line are all equal, so it is ready as
 it is drawn; decayed counts, which differ by powers of alpha, are sorted into it by buckets of
-their logarithm, and within a bucket by insertion.
+their logarithm and within them.
 """
 
 from __future__ import annotations
@@ -64,15 +64,28 @@ def bits_of(count):
 
 
 @inlined
-def sort_line(c, tail):
-    """Sort the line by count; it stays in the order of slots where counts are equal."""
-    for i in range(1, tail):
-        slot = c.line[i]
-        at = i
-        while at > 0 and c.counts[c.line[at - 1]] > c.counts[slot]:
-            c.line[at] = c.line[at - 1]
-            at -= 1
-        c.line[at] = slot
+def precedes(counts, a, b):
+    return counts[a] < counts[b] or (counts[a] == counts[b] and a < b)
+
+
+@inlined
+def sort_part(counts, line, start, stop):
+    """Sort a part of the line by count and slot (Shell's method); a sorted one costs one pass."""
+    at = start + 1
+    while at < stop and precedes(counts, line[at - 1], line[at]):
+        at += 1
+    if at >= stop:
+        return
+    gap = stop - start
+    while gap > 1:
+        gap = max(1, gap * 5 // 11)
+        for i in range(start + gap, stop):
+            slot = line[i]
+            at = i
+            while at >= start + gap and precedes(counts, slot, line[at - gap]):
+                line[at] = line[at - gap]
+                at -= gap
+            line[at] = slot
 
 
 @inlined
@@ -99,7 +112,10 @@ def draw_line(c):
             bucket = (bits_of(counts[slot]) - low) >> shift
             c.line[ends[bucket]] = slot
             ends[bucket] += 1
-    sort_line(c, tail)
+    start = 0
+    for bucket in range(BUCKETS):
+        sort_part(counts, c.line, start, ends[bucket])
+        start = ends[bucket]
     c.sizes[HEAD] = 0
     c.sizes[TAIL] = tail
     c.sums[LIMIT] = limit

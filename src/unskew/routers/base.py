@@ -19,9 +19,11 @@ from numpy.typing import NDArray
 from unskew.hashing import Keys, as_keys
 from unskew.kernels.choices import candidates as write_candidates
 from unskew.kernels.choices import next_prime
-from unskew.state import Stateful, at_least, within
+from unskew.state import Stateful, whole, within
 
 Workers = NDArray[np.int32]
+
+MOST_WORKERS = 2**20
 
 
 @dataclass(repr=False, eq=False)
@@ -50,9 +52,11 @@ class Router(Stateful, ABC):
     """Whether it must be told all frequencies before it starts."""
 
     def __post_init__(self) -> None:
-        within("n_workers", self.n_workers, 1, 2**20)
+        whole("n_workers", self.n_workers, 1)
+        if self.n_workers > MOST_WORKERS:
+            raise ValueError(f"n_workers must be at most {MOST_WORKERS}, got {self.n_workers}")
         within("seed", self.seed, 0, 2**64 - 1)
-        at_least("source", self.source, 0)
+        whole("source", self.source, 0)
 
     @property
     def shared(self) -> bool:

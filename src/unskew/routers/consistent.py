@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from unskew.hashing import Keys
 from unskew.kernels.ring import Ring, new_ring, ring_candidates, route_ring
 from unskew.routers.base import Router, Workers
-from unskew.state import at_least
+from unskew.state import whole
 
 
 @dataclass(repr=False, eq=False)
@@ -107,7 +107,7 @@ class ConsistentHash(ElasticRouter):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        at_least("nodes", self.nodes, 1)
+        whole("nodes", self.nodes, 1)
         self._workers_changed()
 
     def candidates(self, key: int) -> Workers:

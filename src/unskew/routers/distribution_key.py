@@ -14,7 +14,7 @@ from unskew.routers.base import Router, Workers
 from unskew.routers.static import place_by_weight
 from unskew.sketches.exact import KeyIndex
 from unskew.sketches.space_saving import SpaceSaving
-from unskew.state import at_least, within
+from unskew.state import whole, within
 
 
 @dataclass(repr=False, eq=False)
@@ -66,9 +66,9 @@ class DistributionKey(Router):
             self.theta = 1.0 / (5 * self.n_workers)
         if self.buckets is None:
             self.buckets = 2 * self.n_workers
-        at_least("learning", self.learning, 1)
+        whole("learning", self.learning, 1)
         within("theta", self.theta, 1e-9, 1.0)
-        at_least("buckets", self.buckets, 1)
+        whole("buckets", self.buckets, 1)
         self.seen = np.zeros(1, np.int64)
         self.sketch = SpaceSaving(max(1000, round(4 / self.theta)))
         self.bucket_counts = np.zeros(self.buckets, np.int64)

@@ -15,7 +15,7 @@ from unskew.kernels.fish import ACTIVE, FishRule, FishState, Spread
 from unskew.kernels.ring import new_ring, ring_candidates
 from unskew.routers.base import Workers
 from unskew.routers.consistent import ElasticRouter, ring_nodes
-from unskew.state import at_least, within
+from unskew.state import whole, within
 
 
 @dataclass(repr=False, eq=False)
@@ -92,7 +92,7 @@ class Fish(ElasticRouter):
         within("theta", self.theta, 1e-9, 1.0)
         within("alpha", self.alpha, 0.0, 1.0)
         for name in ("counters", "epoch", "nodes"):
-            at_least(name, getattr(self, name), 1)
+            whole(name, getattr(self, name), 1)
         for name in ("rate", "interval_s", "service_s"):
             value = getattr(self, name)
             if value is not None and not 0.0 < value < np.inf:

@@ -13,7 +13,7 @@ from unskew.kernels.choices import next_prime
 from unskew.kernels.counters import TOTAL, look_up
 from unskew.kernels.head import CHOICES, NEXT_SOLUTION, TURN, HeadRule, HeadState
 from unskew.routers.base import Router, Workers, start_of
-from unskew.state import at_least, within
+from unskew.state import at_least, whole, within
 
 
 @dataclass(repr=False, eq=False)
@@ -51,7 +51,7 @@ class HeadRouter(Router):
             self.capacity = max(1000, round(4 / self.theta))
         if self.warm_up is None:
             self.warm_up = round(10 / self.theta)
-        at_least("capacity", self.capacity, 1)
+        whole("capacity", self.capacity, 1)
         at_least("warm_up", self.warm_up, 0)
         self.state = kernels.new_head_state(self.n_workers, self.capacity)
         self.state.due[NEXT_SOLUTION] = self.warm_up
@@ -111,10 +111,10 @@ class DChoices(HeadRouter):
     Examples
     --------
     >>> router = DChoices(n_workers=50)
-    >>> stream = np.random.default_rng(1).zipf(1.5, 20_000)
+    >>> stream = np.random.default_rng(1).zipf(1.2, 20_000)
     >>> workers = router.route(stream)
     >>> router.choices, router.head().tolist()[:4]
-    (26, [1, 2, 3, 4])
+    (14, [1, 2, 3, 4])
 
     Notes
     -----

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from unskew.hashing import Keys
 from unskew.routers import Router, Scheme
 from unskew.routers.consistent import ElasticRouter
-from unskew.routers.greedy import GreedyD
+from unskew.routers.greedy import GreedyRouter
 from unskew.routers.key import KeyGrouping
 from unskew.routers.static import OffGreedy
 from unskew.sketches import Exact
@@ -73,7 +73,7 @@ class Sources:
     def probe(self, loads: NDArray[np.int64]) -> None:
         """Give every source the true loads."""
         for router in self.routers:
-            if isinstance(router, GreedyD):
+            if isinstance(router, GreedyRouter):
                 router.probe(loads, self.n_sources)
 
     def add_worker(self) -> None:

@@ -12,7 +12,7 @@ from unskew.hashing import Keys
 from unskew.kernels import coin_flip as kernels
 from unskew.kernels.coin_flip import DROPPED, RECORDS, SIZE, CoinRule, Synopsis
 from unskew.sketches.base import Estimates, Sketch
-from unskew.state import at_least, within
+from unskew.state import within
 
 ROOM_WITHOUT_DECLINE = 1 << 16
 
@@ -27,7 +27,9 @@ class CoinFlip(Sketch):
 
     With two ones and no decline, a hot key has come at least 2^c times with a probability above
     ``(1 + 2^(c - r)) exp(-2^(c - r))``. With decline, a key whose share of the records stays above
-    2p is kept with high probability, and the synopsis holds fewer than 1 / p keys.
+    2p is kept with high probability. Theorem 3 says that the synopsis then holds fewer than 1/p
+    keys; measured are up to 2/p where keys hardly repeat, for a new vector needs two shifts on
+    average to be empty. There is room for 4/p.
 
     Parameters
     ----------
@@ -38,7 +40,7 @@ class CoinFlip(Sketch):
     ones
         zeta: bits that make a key hot.
     decline
-        p: the chance of a vector to shift at an update; 0 for never.
+        p: the chance of a vector to shift at an update, 1e-5 to 0.5; 0 for never.
     seed
         Of the coins.
 
@@ -68,10 +70,12 @@ class CoinFlip(Sketch):
     synopsis: Synopsis = field(init=False)
 
     def __post_init__(self) -> None:
-        at_least("threshold", self.threshold, 0)
+        within("threshold", self.threshold, 0, 62)
         within("length", self.length, 1, 63 - self.threshold)
         within("ones", self.ones, 1, self.length)
-        within("decline", self.decline, 0.0, 0.5)
+        within("seed", self.seed, 0, 2**64 - 1)
+        if self.decline:
+            within("decline", self.decline, 1e-5, 0.5)
         room = math.ceil(4 / self.decline) if self.decline else ROOM_WITHOUT_DECLINE
         self.synopsis = kernels.new_synopsis(room)
 

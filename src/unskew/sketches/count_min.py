@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -10,9 +11,9 @@ from numpy.typing import NDArray
 from unskew.hashing import Keys
 from unskew.kernels.count_min import add_least_cells, add_to_cells, salt_of
 from unskew.sketches.base import Estimates, Sketch
-from unskew.state import at_least
+from unskew.state import whole, within
 
-LARGEST_WEIGHT = 1e100
+MOST_LOG_WEIGHT = math.log(1e100)
 
 
 @dataclass(repr=False, eq=False)
@@ -51,8 +52,9 @@ class CountMin(Sketch):
     records: NDArray[np.int64] = field(init=False)
 
     def __post_init__(self) -> None:
-        at_least("width", self.width, 1)
-        at_least("depth", self.depth, 1)
+        whole("width", self.width, 1)
+        whole("depth", self.depth, 1)
+        within("seed", self.seed, 0, 2**64 - 1)
         self.cells = np.zeros((self.depth, self.width))
         self.records = np.zeros(1, np.int64)
 
@@ -82,8 +84,9 @@ class AdaptiveCountMin(Sketch):
     A record of epoch t adds ``growth ** t`` to its cells, and a question about epoch t divides by
     it: what collides from an epoch n earlier weighs only ``growth ** -n``. The counts reported,
     and `total`, are those of the last ``window`` epochs, the present one included. They are never
-    too low; that of one epoch is too high by more than ``e / width * epoch * growth / (growth -
-    1)`` with a probability of at most ``exp(-depth)``, however long the stream.
+    too low; that of the epoch n before the present one is too high by more than ``growth**n * e /
+    width * epoch * growth / (growth - 1)`` with a probability of at most ``exp(-depth)``, however
+    long the stream.
 
     Parameters
     ----------
@@ -126,9 +129,13 @@ class AdaptiveCountMin(Sketch):
     def __post_init__(self) -> None:
         for name, value in self.parameters().items():
             if name not in ("seed", "growth"):
-                at_least(name, value, 1)
-        if not self.growth > 1.0:
-            raise ValueError(f"growth must be above 1, got {self.growth}")
+                whole(name, value, 1)
+        within("seed", self.seed, 0, 2**64 - 1)
+        if not (self.growth > 1.0 and self.window * math.log(self.growth) < MOST_LOG_WEIGHT):
+            raise ValueError(
+                "growth must be above 1 and growth**window below 1e100, "
+                f"got growth={self.growth} and window={self.window}"
+            )
         self.cells = np.zeros((self.depth, self.width))
         # The present epoch, the epoch of weight 1, and the records of the present epoch so far.
         self.clock = np.zeros(3, np.int64)
@@ -143,16 +150,21 @@ class AdaptiveCountMin(Sketch):
     def _weight(self, epoch: int) -> float:
         return float(self.growth ** (epoch - int(self.clock[1])))
 
+    def _shrunk(self, epoch: int) -> float:
+        """Return what is left of a weight when a later epoch becomes the one of weight 1."""
+        return float(self.growth ** (int(self.clock[1]) - epoch))
+
     def _advance(self, epochs: int) -> None:
         for _ in range(min(epochs, self.window)):
             self.sizes = np.append(self.sizes[1:], 0)
         self.clock[0] += epochs
-        self._rebase(int(self.clock[0]) if self._weight(int(self.clock[0])) > LARGEST_WEIGHT else 0)
+        if (self.clock[0] - self.clock[1]) * math.log(self.growth) > MOST_LOG_WEIGHT:
+            self._rebase(int(self.clock[0]))
 
     def _rebase(self, epoch: int) -> None:
         """Make an epoch the one of weight 1, if that is later than the present one."""
         if epoch > self.clock[1]:
-            self.cells /= self._weight(epoch)
+            self.cells *= self._shrunk(epoch)
             self.clock[1] = epoch
 
     def _update(self, keys: Keys) -> None:
@@ -184,7 +196,7 @@ class AdaptiveCountMin(Sketch):
             self.clock[2] = max(self.clock[2], other.clock[2])
         base = max(int(self.clock[1]), int(other.clock[1]))
         self._rebase(base)
-        self.cells += other.cells / other._weight(base)
+        self.cells += other.cells * other._shrunk(base)
         behind = max(0, -ahead)
         if behind < self.window:
             self.sizes[: self.window - behind] += other.sizes[behind:]

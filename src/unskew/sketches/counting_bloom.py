@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from unskew.hashing import Keys, as_keys
 from unskew.kernels import bloom as kernels
 from unskew.sketches.base import Estimates, Sketch
-from unskew.state import at_least
+from unskew.state import whole
 
 
 @dataclass(repr=False, eq=False)
@@ -50,7 +50,7 @@ class CountingBloom(Sketch):
     members: NDArray[np.int64] = field(init=False)
 
     def __post_init__(self) -> None:
-        at_least("capacity", self.capacity, 1)
+        whole("capacity", self.capacity, 1)
         if not 0.0 < self.false_positives < 1.0:
             raise ValueError(
                 f"false_positives must be between 0 and 1, got {self.false_positives}"
@@ -74,7 +74,7 @@ class CountingBloom(Sketch):
         return self.estimate(keys) > 0
 
     def remove(self, keys: Any) -> None:
-        """Take keys out, each as often as it is given; refuse to if one was never put in."""
+        """Take keys out, each as often as it is given; refuse if one is seen not to be in."""
         wanted = as_keys(keys)
         before = self.counts.copy()
         refused = kernels.remove_keys(self.counts, self.probes, wanted)

@@ -10,7 +10,7 @@ from unskew.hashing import Keys
 from unskew.kernels import counters as kernels
 from unskew.kernels.counters import SIZE, TOTAL, Counters
 from unskew.sketches.base import Estimates, Sketch, hottest
-from unskew.state import at_least, within
+from unskew.state import whole, within
 
 
 @dataclass(repr=False, eq=False)
@@ -54,7 +54,7 @@ class SpaceSaving(Sketch):
     counters: Counters = field(init=False)
 
     def __post_init__(self) -> None:
-        at_least("capacity", self.capacity, 1)
+        whole("capacity", self.capacity, 1)
         self.counters = kernels.new_counters(self.capacity)
 
     @property
@@ -137,7 +137,7 @@ class DecayedSpaceSaving(SpaceSaving):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        at_least("epoch", self.epoch, 1)
+        whole("epoch", self.epoch, 1)
         within("alpha", self.alpha, 0.0, 1.0)
 
     def _update(self, keys: Keys) -> None:
