@@ -20,7 +20,15 @@ _HOMES = {
     "simulate": "unskew.sim",
 }
 
-__all__ = ["ROUTERS", "SKETCHES", "__version__", "hash_keys", "make_router", "open_stream", "simulate"]
+__all__ = [
+    "ROUTERS",
+    "SKETCHES",
+    "__version__",
+    "hash_keys",
+    "make_router",
+    "open_stream",
+    "simulate",
+]
 
 
 def __getattr__(name: str) -> Any:

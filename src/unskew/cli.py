@@ -70,7 +70,7 @@ def _root(
 def schemes(as_json: Json = False) -> None:
     """List the schemes with their parameters.
 
-    Example: unskew schemes
+    Try: unskew schemes
     """
     from unskew.report.tables import scheme_rows, show_schemes
 
@@ -84,7 +84,7 @@ def schemes(as_json: Json = False) -> None:
 def streams(as_json: Json = False) -> None:
     """List the streams that can be generated, with their parameters.
 
-    Example: unskew streams
+    Try: unskew streams
     """
     from unskew.report.tables import show_streams, stream_rows
 
@@ -108,7 +108,8 @@ def simulate(
         str, typer.Option(help="How records come to the sources: round-robin or key.")
     ] = "round-robin",
     rate: Annotated[
-        float | None, typer.Option(help="Records a second, for the queueing model; inf: all at once.")
+        float | None,
+        typer.Option(help="Records a second, for the queueing model; inf: all at once."),
     ] = None,
     service_us: Annotated[
         float | None, typer.Option(help="Microseconds a record, for the queueing model.")
@@ -131,7 +132,7 @@ def simulate(
 ) -> None:
     """Send a stream through schemes and measure balance, replication, throughput and latency.
 
-    Examples:
+    For example:
 
       unskew simulate --stream zipf:z=1.4,keys=10000,records=1e6,seed=1 --plot out.png
 
@@ -187,7 +188,7 @@ def routing(
 ) -> None:
     """Measure how many records a second each scheme routes, on one thread.
 
-    Example: unskew bench routing --scheme pkg,fish --workers 10,100,1000
+    Try: unskew bench routing --scheme pkg,fish --workers 10,100,1000
     """
     from unskew.report.tables import show_speeds
     from unskew.sim.speed import routing_speed

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +13,10 @@ from unskew.sim import Queue, Sources, WorkerChange
 from unskew.workloads import Chunk, Stream, Zipf, open_stream
 
 SPEC = "zipf:z=1.2,keys=200,records=3000,seed=3"
-ALL = "key,shuffle,potc,on-greedy,off-greedy,greedy-d:d=3,pkg,d-choices,w-choices,round-robin-head,dkg:learning=500,dstream,fish,consistent"
+ALL = (
+    "key,shuffle,potc,on-greedy,off-greedy,greedy-d:d=3,pkg,d-choices,w-choices,round-robin-head,"
+    "dkg:learning=500,dstream,fish,consistent"
+)
 
 
 class Edges(Stream):
@@ -149,9 +153,9 @@ def test_an_empty_stream_is_measured_too() -> None:
     ],
 )
 def test_bad_input_is_refused(arguments: dict[str, object], message: str) -> None:
-    given: dict[str, object] = {"schemes": "pkg", "workers": 4, **arguments}
+    given: dict[str, Any] = {"schemes": "pkg", "workers": 4, **arguments}
     with pytest.raises(ValueError, match=message):
-        simulate(Zipf(1.0, 10, 100, 0), **given)  # type: ignore[arg-type]
+        simulate(Zipf(1.0, 10, 100, 0), **given)
 
 
 @pytest.mark.parametrize("text", ["5", "x:+", "5:3", "-5:+", "5:-x"])

@@ -28,7 +28,9 @@ class TestRefused:
 
     @pytest.mark.parametrize("growth", [1.0, 0.5, float("nan")])
     def test_growth(self, growth: float) -> None:
-        with pytest.raises(ValueError, match=rf"^growth must be above 1 .* got growth={growth} and window=2$"):
+        with pytest.raises(
+            ValueError, match=rf"^growth must be above 1 .* got growth={growth} and"
+        ):
             AdaptiveCountMin(growth=growth)
 
 
@@ -67,7 +69,7 @@ def test_every_record_adds_one_to_each_row() -> None:
 
 @pytest.mark.parametrize("kind", [CountMin, AdaptiveCountMin])
 def test_seeds_are_64_bits(kind: type[CountMin | AdaptiveCountMin]) -> None:
-    with pytest.raises(ValueError, match="^seed must be between 0 and"):
+    with pytest.raises(ValueError, match=r"^seed must be between 0 and"):
         kind(seed=-1)
 
 

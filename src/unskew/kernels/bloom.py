@@ -73,7 +73,7 @@ def multiplicities(counts, probes, keys, out):
     for i in range(len(keys)):
         h = mix(keys[i], SEED)
         step = (h >> U32) | U1
-        least = FULL
+        least = np.int64(FULL)
         for _ in range(probes):
             least = min(least, np.int64(counts[h & mask]))
             h += step

@@ -34,10 +34,12 @@ class Loads(NamedTuple):
 class Cursors(NamedTuple):
     """Where the search among each owner's candidates stands.
 
-    No candidate before ``ranks[owner]`` is at or below ``levels[owner]``, and none ever will be,
-    since loads only grow; ``workers[owner]`` is the candidate of that rank. Level -1: no search yet.
+    None of the first ``widths[owner]`` candidates is below ``levels[owner]``, none before
+    ``ranks[owner]`` is at it, and none ever will be, since loads only grow; ``workers[owner]`` is
+    the candidate of that rank. Width 0: no search yet.
     """
 
+    widths: NDArray[np.int64]
     levels: NDArray[np.int64]
     ranks: NDArray[np.int64]
     workers: NDArray[np.int64]
@@ -50,9 +52,7 @@ def new_loads(n_workers: int) -> Loads:
 
 def new_cursors(owners: int) -> Cursors:
     """Return cursors of searches that have not begun."""
-    return Cursors(
-        np.full(owners, -1, np.int64), np.zeros(owners, np.int64), np.zeros(owners, np.int64)
-    )
+    return Cursors(*(np.zeros(owners, np.int64) for _ in Cursors._fields))
 
 
 def next_prime(n: int) -> int:
@@ -124,7 +124,7 @@ def least_loaded(owner, cursors, h, d, loads, prime):
     step = step_of(h, prime)
     lowest = loads.low[LOWEST]
     level = cursors.levels[owner]
-    if level >= lowest:
+    if cursors.widths[owner] == d and level >= lowest:
         worker = cursors.workers[owner]
         for rank in range(cursors.ranks[owner], d):
             if loads.of[worker] <= level:
@@ -140,6 +140,7 @@ def least_loaded(owner, cursors, h, d, loads, prime):
         worker = next_choice(worker, step, n, prime)
         if loads.of[worker] < loads.of[best]:
             best, best_rank = worker, rank
+    cursors.widths[owner] = d
     cursors.levels[owner] = loads.of[best]
     cursors.ranks[owner] = best_rank
     cursors.workers[owner] = best

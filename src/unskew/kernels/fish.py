@@ -19,13 +19,14 @@ ARRIVED, DRAINS, MINIMUM, ACTIVE = 0, 1, 2, 3
 class Spread(NamedTuple):
     """How each slot's key is spread: M_k, its candidates, and where the search among them stands.
 
-    No candidate before ``ranks[slot]`` waits ``levels[slot]`` or less, as long as no queue was
-    drained since (``drains[slot]``).
+    None of the first ``widths[slot]`` candidates waits less than ``levels[slot]``, and none before
+    ``ranks[slot]`` as little, as long as no queue was drained since (``drains[slot]``).
     """
 
     most: NDArray[np.int64]
     made: NDArray[np.int64]
     workers: NDArray[np.int32]
+    widths: NDArray[np.int64]
     levels: NDArray[np.float64]
     ranks: NDArray[np.int64]
     drains: NDArray[np.int64]
@@ -104,7 +105,7 @@ def even_share(state, rule):
 
 @inlined
 def classify(state, slot, n):
-    """Return d of a hot key (Algorithm 2): W halved for every halving of f_top, never less again."""
+    """Return d of a hot key (Algorithm 2): W halved for each halving of f_top; never falls."""
     c = state.counters
     # The exponent of a float is the whole part of its logarithm.
     index = (np.float64(c.sums[TOP] / c.counts[slot]).view(np.int64) >> 52) - 1023
@@ -206,11 +207,12 @@ def least_waiting(state, slot, h, d):
     """
     spread = state.spread
     rank = -1
-    if spread.drains[slot] == state.numbers[DRAINS]:
-        if spread.levels[slot] >= state.queues.low[LOWEST]:
-            rank = resume_search(state, slot, h, d)
+    known = spread.drains[slot] == state.numbers[DRAINS] and spread.widths[slot] == d
+    if known and spread.levels[slot] >= state.queues.low[LOWEST]:
+        rank = resume_search(state, slot, h, d)
     if rank < 0:
         rank = begin_search(state, slot, h, d)
+        spread.widths[slot] = d
         spread.levels[slot] = state.queues.waits[spread.workers[slot, rank]]
         spread.drains[slot] = state.numbers[DRAINS]
     spread.ranks[slot] = rank

@@ -23,7 +23,7 @@ LOW_32 = np.uint64(0xFFFFFFFF)
 
 @inlined
 def mix(key, seed):
-    """Murmur3's 64-bit finaliser over ``key ^ seed``: every output bit depends on every input bit."""
+    """Murmur3's 64-bit finaliser over ``key ^ seed``: each output bit hangs on all input bits."""
     h = key ^ seed
     h = (h ^ (h >> U33)) * MIX_1
     h = (h ^ (h >> U33)) * MIX_2

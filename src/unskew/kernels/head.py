@@ -164,9 +164,13 @@ def route_head(keys, seed, state, rule, scheme, out):
         slot = count_record(c, keys[i])
         if slot < 0:
             slot = ~slot
-            state.cursors.levels[slot] = -1
+            state.cursors.widths[slot] = 0
         floor = head_floor(c, rule)
-        if scheme == D_CHOICES and c.sums[TOTAL] >= state.due[NEXT_SOLUTION] and c.sums[TOP] >= floor:
+        if (
+            scheme == D_CHOICES
+            and c.sums[TOTAL] >= state.due[NEXT_SOLUTION]
+            and c.sums[TOP] >= floor
+        ):
             solve_again(state, rule, floor)
         if c.counts[slot] < floor:
             worker = least_of(h, min(2, n), loads.of, rule.prime)

@@ -9,12 +9,10 @@ import numba
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-COMPILED = not numba.config.DISABLE_JIT
-
 # Without the allocator there is no reference counting of arrays, whose atomic operations took
 # more than half of the time of loops over tuples of arrays. A kernel that allocates does not
 # compile: scratch space is its caller's.
-_OPTIONS = {"nogil": True, "error_model": "numpy", "_nrt": False}
+_OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "_nrt": False}
 
 
 def kernel(function: F) -> F:

@@ -10,7 +10,7 @@ from unskew.kernels.jit import kernel
 
 @kernel
 def route_static_choices(keys, ids, seed, homes, loads, prime, out):
-    """Static PoTC: a new key takes the less loaded of its two candidates."""
+    """Put a new key on the less loaded of its two candidates (static PoTC)."""
     n = len(loads)
     for i in range(len(keys)):
         if homes[ids[i]] < 0:
@@ -22,7 +22,7 @@ def route_static_choices(keys, ids, seed, homes, loads, prime, out):
 
 @kernel
 def route_least_of_all(ids, homes, loads, cursor, out):
-    """On-Greedy: a new key takes the least loaded of all workers, the lowest of equals."""
+    """Put a new key on the least loaded of all workers, the lowest of equals (On-Greedy)."""
     n = len(loads.of)
     for i in range(len(ids)):
         if homes[ids[i]] < 0:

@@ -99,7 +99,7 @@ def refill(old, new):
 
 @kernel
 def index_keys(table, keys, start, size, out):
-    """Number keys from record ``start`` on; return where the table got half full."""
+    """Give keys numbers from record ``start`` on; return where the table got half full."""
     for i in range(start, len(keys)):
         position, key_id = find(table, keys[i])
         if key_id < 0:

@@ -17,9 +17,7 @@ def plot_simulation(simulation: dict[str, Any], path: str | Path) -> None:
     try:
         import matplotlib
     except ModuleNotFoundError as error:
-        raise ValueError(
-            "a picture needs matplotlib: pip install 'unskew[report]'"
-        ) from error
+        raise ValueError("a picture needs matplotlib: pip install 'unskew[report]'") from error
     matplotlib.use("agg")
     from matplotlib import pyplot as plt
 
@@ -74,7 +72,9 @@ def _finish(time: Axes, loads: Axes, cost: Axes, results: list[dict[str, Any]]) 
     loads.set(yscale="log", xlabel="worker, most loaded first", ylabel="load / mean load")
     loads.set_title("Load of each worker (1 is ideal)", fontsize=10)
     cost.set(
-        xscale="log", yscale="log", xlabel="workers a key is on (replication)",
+        xscale="log",
+        yscale="log",
+        xlabel="workers a key is on (replication)",
         ylabel="busiest worker / mean load",
     )
     cost.set_title("What balance costs in state (lower left is better)", fontsize=10)
@@ -93,7 +93,10 @@ def _label_points(axes: Axes, results: list[dict[str, Any]]) -> None:
         near = sum(abs(x / a - 1) < 0.25 and abs(y / b - 1) < 0.5 for a, b in placed)
         placed.append((x, y))
         axes.annotate(
-            result["scheme"], (x, y), xytext=(7, 6 + 12 * near), textcoords="offset points",
+            result["scheme"],
+            (x, y),
+            xytext=(7, 6 + 12 * near),
+            textcoords="offset points",
             fontsize=9,
         )
     axes.margins(x=0.25, y=0.25)

@@ -40,7 +40,7 @@ def stream_rows() -> list[dict[str, Any]]:
         {
             "stream": name,
             "summary": lines[name],
-            "parameters": {f.name: f.default for f in fields(cls) if isinstance(f.default, int | float)},
+            "parameters": {f.name: f.default for f in fields(cls)},  # type: ignore[arg-type]
         }
         for name, cls in STREAMS.items()
     ]
@@ -106,7 +106,8 @@ def show_speeds(results: list[dict[str, Any]]) -> None:
     for workers, z in columns:
         table.add_column(f"W={workers} z={z:g}", justify="right")
     for scheme in dict.fromkeys(r["scheme"] for r in results):
-        speeds = {(r["workers"], r["z"]): r["records_per_s"] for r in results if r["scheme"] == scheme}
+        rows = [r for r in results if r["scheme"] == scheme]
+        speeds = {(r["workers"], r["z"]): r["records_per_s"] for r in rows}
         table.add_row(scheme, *(f"{speeds[column] / 1e6:.1f}" for column in columns))
     _print(table)
 

@@ -112,7 +112,8 @@ class DistributionKey(Router):
         )
 
     def _place(self) -> None:
-        assert self.theta is not None and self.buckets is not None
+        assert self.theta is not None
+        assert self.buckets is not None
         keys, counts = self.sketch.hot(self.theta)
         homes = np.empty(len(keys), np.int32)
         find_buckets(keys, self._hash_seed, self.buckets, homes)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from unskew.hashing import Keys
 from unskew.kernels import fish as kernels
 from unskew.kernels.counters import Counters, look_up, new_counters
-from unskew.kernels.fish import ACTIVE, FishRule, FishState, Spread
+from unskew.kernels.fish import ACTIVE, FishRule, FishState, Queues, Spread
 from unskew.kernels.ring import new_ring, ring_candidates
 from unskew.routers.base import Workers
 from unskew.routers.consistent import ElasticRouter, ring_nodes
@@ -97,7 +97,7 @@ class Fish(ElasticRouter):
             value = getattr(self, name)
             if value is not None and not 0.0 < value < np.inf:
                 raise ValueError(f"{name} must be above 0 and finite, got {value}")
-        self._set_up(new_counters(self.counters), np.zeros(0), np.array([0, 0, 2, 0]))
+        self._set_up(new_counters(self.counters), np.zeros(self.n_workers), np.array([0, 0, 2, 0]))
 
     @property
     def rule(self) -> FishRule:
@@ -111,11 +111,7 @@ class Fish(ElasticRouter):
         sampled = np.array(service_s, np.float64)
         if sampled.shape != self.speeds.shape or not (sampled > 0).all():
             raise ValueError(f"service_s must be {len(self.speeds)} times above 0")
-        old = self.state.queues
-        records = old.waits / old.costs
-        waits = records * sampled / sampled[self.workers].min()
-        queues = kernels.new_queues(waits, sampled, self.interval_s)
-        self.state = self.state._replace(queues=queues)
+        self.state = self.state._replace(queues=self._new_queues(self._queued(), sampled))
         self.state.spread.drains[:] = -1
 
     def candidates(self, key: int) -> Workers:
@@ -125,39 +121,52 @@ class Fish(ElasticRouter):
         counters = self.state.counters
         look_up(counters, np.array([key], np.uint64), slot)
         if slot[0] >= 0 and counters.counts[slot[0]] > kernels.hot_floor(counters, self.rule):
-            d = int(self.state.spread.most[slot[0]])
+            d = max(d, int(self.state.spread.most[slot[0]]))
         out = np.empty(d, np.int32)
-        ring_candidates(np.uint64(key), self._hash_seed, self.state.ring, self.state.marks, out)
+        marks = np.zeros(len(self.speeds) + 1, np.int64)
+        ring_candidates(np.uint64(key), self._hash_seed, self.state.ring, marks, out)
         return out
 
     def _route(self, keys: Keys, out: Workers) -> None:
         kernels.route_fish(keys, self._hash_seed, self.state, self.rule, out)
 
     def _workers_changed(self) -> None:
-        self._set_up(self.state.counters, self.state.queues.waits, self.state.numbers)
+        self._set_up(self.state.counters, self._queued(), self.state.numbers)
+
+    def _queued(self) -> NDArray[np.float64]:
+        """Return the records that wait at each worker; none at one that came or went."""
+        queued = np.zeros(len(self.speeds))
+        queues = self.state.queues
+        here = np.isfinite(queues.waits)
+        queued[: len(here)][here] = queues.waits[here] / queues.costs[here]
+        return queued
+
+    def _new_queues(self, queued: NDArray[np.float64], service_s: NDArray[np.float64]) -> Queues:
+        active = self.speeds > 0
+        waits = np.where(active, queued * service_s / service_s[active].min(), np.inf)
+        return kernels.new_queues(waits, service_s, self.interval_s)
 
     def _set_up(
-        self, counters: Counters, waits: NDArray[np.float64], numbers: NDArray[np.int64]
+        self, counters: Counters, queued: NDArray[np.float64], numbers: NDArray[np.int64]
     ) -> None:
         """Make the state for the present workers; the counts and the queues are kept."""
         n = len(self.speeds)
         active = self.speeds > 0
-        kept = np.append(waits, np.zeros(n - len(waits)))
         numbers[ACTIVE] = active.sum()
         spread = Spread(
             np.zeros(self.counters, np.int64),
             np.zeros(self.counters, np.int64),
             np.zeros((self.counters, n), np.int32),
+            np.zeros(self.counters, np.int64),
             np.zeros(self.counters),
             np.zeros(self.counters, np.int64),
             np.full(self.counters, -1, np.int64),
         )
-        service_s = self._service_times()
         self.state = FishState(
             counters,
             spread,
-            kernels.new_queues(np.where(active, kept, np.inf), service_s, self.interval_s),
-            new_ring(ring_nodes(active * 1.0, self.nodes), self.seed),
+            self._new_queues(queued, self._service_times()),
+            new_ring(ring_nodes(active.astype(np.float64), self.nodes), self.seed),
             numbers,
             np.zeros(n + 1, np.int64),
         )

@@ -60,7 +60,8 @@ class HeadRouter(Router):
     @property
     def rule(self) -> HeadRule:
         """The parameters, as the kernels take them."""
-        assert self.theta is not None and self.warm_up is not None
+        assert self.theta is not None
+        assert self.warm_up is not None
         return HeadRule(self.theta, self._epsilon, float(self.warm_up), next_prime(self.n_workers))
 
     @property
@@ -71,7 +72,8 @@ class HeadRouter(Router):
         """Return the head keys, the most frequent first."""
         counters = self.state.counters
         order = np.lexsort((counters.keys, -counters.counts))
-        return counters.keys[order][counters.counts[order] >= self._floor()]
+        hot = (counters.counts >= self._floor()) & (counters.counts > 0)
+        return counters.keys[order][hot[order]]
 
     def _floor(self) -> float:
         rule = self.rule
@@ -99,7 +101,8 @@ class DChoices(HeadRouter):
         p_1 + .. + p_h + (b_h/n)^d (p_h+1 + .. + p_|H|) + (b_h/n)^2 p_tail <= b_h/n + epsilon
         b_h = n - n ((n - 1)/n)^(h d)
 
-    From d = 4n/5 on all workers are taken: that is W-Choices. A head key is on at most d workers, any other on two.
+    From d = n/2 on all workers are taken: that is W-Choices. A head key is on at most d workers,
+    any other on two.
 
     Parameters
     ----------
@@ -118,10 +121,12 @@ class DChoices(HeadRouter):
 
     Notes
     -----
-    d is solved anew whenever the source has seen 5 % more records: shares of the whole stream
-    cannot change faster than that. Candidates are distinct, so the head reaches more workers than
-    b_h says. Of equally loaded candidates the first in the key's own order is taken; that makes
-    fewer key-worker pairs than any other order.
+    d is n during the warm-up, and is then solved anew whenever the source has seen 5 % more
+    records: shares of the whole stream cannot change faster than that. Candidates are distinct, so
+    the head reaches more workers than b_h says. The constraint speaks of the average over all hash
+    functions; a source whose own imbalance is above epsilon and growing adds to d. Of equally
+    loaded candidates the first in the key's own order is taken, which makes fewer key-worker pairs
+    than an order by worker.
 
     References
     ----------

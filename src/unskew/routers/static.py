@@ -74,9 +74,7 @@ class StaticChoices(StaticRouter):
 
     def _route(self, keys: Keys, out: Workers) -> None:
         ids = self._number(keys)
-        route_static_choices(
-            keys, ids, self._hash_seed, self.homes, self.loads, self._prime, out
-        )
+        route_static_choices(keys, ids, self._hash_seed, self.homes, self.loads, self._prime, out)
 
 
 @dataclass(repr=False, eq=False)

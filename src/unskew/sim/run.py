@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -89,7 +90,7 @@ class Run:
         if every := self.sources.probe_every:
             cuts.update(range(start - start % every + every, end, every))
         edges = [start, *sorted(cuts), end]
-        for low, high in zip(edges, edges[1:], strict=False):
+        for low, high in itertools.pairwise(edges):
             if low < high:
                 yield slice(low - start, high - start)
 

@@ -117,6 +117,7 @@ class Sources:
         elastic = [router for router in self.routers if isinstance(router, ElasticRouter)]
         if len(elastic) < len(self.routers):
             raise ValueError(
-                f"{self.scheme.name} cannot change its workers while it runs: use fish or consistent"
+                f"{self.scheme.name} cannot change its workers while it runs: "
+                "use fish or consistent"
             )
         return elastic

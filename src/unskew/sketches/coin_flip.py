@@ -132,4 +132,5 @@ class CoinFlip(Sketch):
     @staticmethod
     def _ones(vectors: NDArray[np.uint64]) -> NDArray[np.int64]:
         bits = vectors.astype("<u8").view(np.uint8).reshape(-1, 8)
-        return np.unpackbits(bits, axis=1).sum(axis=1).astype(np.int64)
+        ones: NDArray[np.int64] = np.unpackbits(bits, axis=1).sum(axis=1, dtype=np.int64)
+        return ones

@@ -52,9 +52,7 @@ class CountingBloom(Sketch):
     def __post_init__(self) -> None:
         whole("capacity", self.capacity, 1)
         if not 0.0 < self.false_positives < 1.0:
-            raise ValueError(
-                f"false_positives must be between 0 and 1, got {self.false_positives}"
-            )
+            raise ValueError(f"false_positives must be between 0 and 1, got {self.false_positives}")
         cells = self.capacity * math.log(1 / self.false_positives) / math.log(2) ** 2
         self.counts = np.zeros(1 << max(4, math.ceil(math.log2(cells))), np.uint16)
         self.members = np.zeros(1, np.int64)
