@@ -5,16 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pytest
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from unskew.routers import ROUTERS, Router, make_router
+from unskew.routers import Router, make_router
 
 Keys = NDArray[np.uint64]
 Parameters = dict[str, Any]
-
-known_bug = pytest.mark.skip(reason="known bug, reported")
 
 ODD_KEYS = np.array([0, 2**64 - 1, 2**63, 1], np.uint64)
 
@@ -97,8 +94,3 @@ def parameters(draw: st.DrawFn, name: str) -> Parameters:
 
 def new_router(name: str, given: Parameters) -> Router:
     return make_router(name, **given)
-
-
-def schemes(*broken: str) -> list[Any]:
-    """Return the names of all schemes, those that a known bug breaks marked to be left out."""
-    return [pytest.param(n, marks=known_bug) if n in broken else pytest.param(n) for n in ROUTERS]

@@ -15,12 +15,12 @@ from unskew.routers import DStream, KeyGrouping
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"threshold": -1}, "threshold must be at least 0, got -1"),
+        ({"threshold": -1}, "threshold must be between 0 and 62, got -1"),
         ({"length": 0}, "length must be between 1 and 57, got 0"),
         ({"threshold": 10, "length": 54}, "length must be between 1 and 53, got 54"),
         ({"ones": 0}, "ones must be between 1 and 16, got 0"),
         ({"ones": 17}, "ones must be between 1 and 16, got 17"),
-        ({"decline": 0.6}, "decline must be between 0.0 and 0.5, got 0.6"),
+        ({"decline": 0.6}, "decline must be between 1e-05 and 0.5, got 0.6"),
         ({"false_positives": 0.0}, "false_positives must be between 0 and 1, got 0.0"),
         ({"predictor": "here"}, "predictor must be central or local, got 'here'"),
     ],

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from routers.cases import known_bug
 from routers.streams import imbalance, loads_of, zipf
 from unskew.hashing import hash_keys
 from unskew.kernels.fish import MINIMUM
@@ -158,7 +157,6 @@ def test_a_hot_key_keeps_its_candidates_when_a_worker_leaves() -> None:
     assert router.candidates(7).tolist() == before[:4] + before[5:]
 
 
-@known_bug
 def test_a_hot_key_has_candidates_right_after_a_worker_left() -> None:
     router = Fish(10, epoch=50)
     router.route([7] * 200)
@@ -166,7 +164,6 @@ def test_a_hot_key_has_candidates_right_after_a_worker_left() -> None:
     assert 2 <= len(router.candidates(7)) <= 9
 
 
-@known_bug
 def test_queues_are_kept_in_records_when_a_faster_worker_comes() -> None:
     router = Fish(2, epoch=1)
     router.route([7] * 20)
@@ -176,7 +173,6 @@ def test_queues_are_kept_in_records_when_a_faster_worker_comes() -> None:
     assert router.state.queues.waits.tolist() == [20, 20, 0]
 
 
-@known_bug
 def test_a_new_candidate_that_waits_less_is_taken() -> None:
     router = Fish(4, epoch=100, theta=0.01)
     router.route([1] * 50)

@@ -7,7 +7,6 @@ import zlib
 
 import pytest
 
-from routers.cases import schemes
 from routers.golden import PATH, fixed_stream, measure
 from unskew.routers import ROUTERS
 
@@ -22,7 +21,7 @@ def test_the_stream_is_the_same_everywhere() -> None:
     assert zlib.crc32(fixed_stream().astype("<u8").tobytes()) == 612757544
 
 
-@pytest.mark.parametrize("name", schemes("d-choices", "fish"))
+@pytest.mark.parametrize("name", ROUTERS)
 def test_decisions_are_what_they_were(name: str) -> None:
     assert measure(name) == GOLDEN[name], (
         "routing decisions have changed; if they should, python tests/routers/golden.py --write"

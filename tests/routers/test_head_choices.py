@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from routers.cases import known_bug
 from routers.streams import imbalance, loads_of, spread, uniform, zipf
 from unskew.routers import DChoices, PartialKey, RoundRobinHead, Shuffle, WChoices
 from unskew.routers.head_choices import HeadRouter
@@ -59,7 +58,6 @@ def test_no_key_is_hot_before_it_came_ten_times(scheme: type[HeadRouter]) -> Non
 
 
 @over_head
-@known_bug
 def test_a_new_router_has_no_head(scheme: type[HeadRouter]) -> None:
     assert scheme(4, warm_up=0).head().tolist() == []
 

@@ -12,10 +12,8 @@ from hypothesis import strategies as st
 from routers.cases import (
     Parameters,
     capacities,
-    known_bug,
     new_router,
     parameters,
-    schemes,
     streams,
     zipf_stream,
 )
@@ -39,7 +37,7 @@ def test_every_router_has_a_reference() -> None:
     assert REFERENCES.keys() == ROUTERS.keys()
 
 
-@pytest.mark.parametrize("name", schemes("d-choices", "fish"))
+@pytest.mark.parametrize("name", ROUTERS)
 @settings(max_examples=40, deadline=None)
 @given(data=st.data(), keys=streams)
 def test_equals_the_reference(name: str, data: st.DataObject, keys: Any) -> None:
@@ -72,7 +70,7 @@ def test_greedy_that_probes(given_: Parameters, keys: Any, more: Any, data: st.D
     assert router.route(more).tolist() == routed(reference, more)
 
 
-@pytest.mark.parametrize("name", ["consistent", pytest.param("fish", marks=known_bug)])
+@pytest.mark.parametrize("name", ["consistent", "fish"])
 @settings(max_examples=40, deadline=None)
 @given(data=st.data(), keys=streams)
 def test_workers_come_and_go(name: str, data: st.DataObject, keys: Any) -> None:
@@ -91,7 +89,6 @@ def test_workers_come_and_go(name: str, data: st.DataObject, keys: Any) -> None:
             reference.add_worker(capacity)
 
 
-@known_bug
 @settings(max_examples=40, deadline=None)
 @given(st.data(), streams)
 def test_fish_that_samples_service_times(data: st.DataObject, keys: Any) -> None:
@@ -106,8 +103,6 @@ def test_fish_that_samples_service_times(data: st.DataObject, keys: Any) -> None
         reference.observe_service(service_s)
 
 
-# Left out: a known bug, reported. Their searches miss a new candidate when d grows.
-GROWING = ("d-choices", "fish")
 LONG: list[tuple[str, Parameters]] = [
     *((name, {}) for name in ROUTERS),
     ("d-choices", {"capacity": 300, "epsilon": 0.0}),
@@ -122,7 +117,7 @@ LONG: list[tuple[str, Parameters]] = [
 
 @pytest.mark.jit
 @pytest.mark.parametrize("z", [0.8, 1.4])
-@pytest.mark.parametrize(("name", "own"), [row for row in LONG if row[0] not in GROWING])
+@pytest.mark.parametrize(("name", "own"), LONG)
 def test_equals_the_reference_on_a_long_stream(name: str, own: Parameters, z: float) -> None:
     keys = zipf_stream(seed=7, z=z, n_keys=3000, records=20_000)
     given_ = {"n_workers": 50, "seed": 3} | own

@@ -71,7 +71,7 @@ def show_simulation(simulation: dict[str, Any]) -> None:
     first = results[0]
     console = _console()
     console.print(
-        f"{simulation['stream'].get('spec')}: {first['records']:,} records, {first['keys']:,} keys; "
+        f"{simulation['stream']['spec']}: {first['records']:,} records, {first['keys']:,} keys; "
         f"{first['sources']} sources, {first['workers']} workers",
         highlight=False,
     )
