@@ -44,11 +44,15 @@ def least(workers: Iterable[int], loads: Sequence[float]) -> int:
     return min(workers, key=lambda worker: loads[worker])
 
 
+GOLDEN = 0x9E3779B97F4A7C15
+
+
 class Reference:
     """A scheme at one source."""
 
     def __init__(self, n_workers: int, *, seed: int = 0, source: int = 0) -> None:
         self.n, self.seed, self.source = n_workers, seed, source
+        self.hash_seed = seed * GOLDEN % 2**64
         self.loads: list[float] = [0] * n_workers
 
     def route(self, key: int) -> int:
@@ -60,7 +64,7 @@ class Reference:
         raise NotImplementedError
 
     def choices(self, key: int, d: int) -> list[int]:
-        return choices(key, self.seed, self.n, d)
+        return choices(key, self.hash_seed, self.n, d)
 
 
 class Counters:

@@ -73,7 +73,7 @@ def test_p8_the_hottest_key_overloads_its_two_workers(seed: int) -> None:
     keys = zipf(1.5, 200, m, seed)
     p1 = (keys == 1).mean()
     assert p1 > 2 / n
-    assert imbalance(PartialKey(n, seed=seed).route(keys), n) >= (p1 / 2 - 1 / n) * m
+    assert imbalance(PartialKey(n, seed=seed).route(keys), n) >= (p1 / 2 - 1 / n) * m - 1e-6
 
 
 def test_p8_uniform_keys_leave_workers_unused() -> None:

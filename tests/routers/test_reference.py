@@ -18,7 +18,8 @@ from routers.cases import (
     zipf_stream,
 )
 from routers.primitives import Reference
-from routers.reference import REFERENCES, Consistent, Fish, GreedyD, OffGreedy
+from routers.reference import REFERENCES, GreedyD, OffGreedy
+from routers.reference_ring import Consistent, Fish
 from unskew.routers import ROUTERS, ElasticRouter
 from unskew.routers import Fish as FishRouter
 from unskew.routers import GreedyD as GreedyRouter

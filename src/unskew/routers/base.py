@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from unskew.hashing import Keys, as_keys
 from unskew.kernels.choices import candidates as write_candidates
 from unskew.kernels.choices import next_prime
+from unskew.kernels.hashing import GOLDEN
 from unskew.state import Stateful, whole, within
 
 Workers = NDArray[np.int32]
@@ -85,7 +86,8 @@ class Router(Stateful, ABC):
 
     @property
     def _hash_seed(self) -> np.uint64:
-        return np.uint64(self.seed)
+        # Spread over 64 bits: a small seed would only permute small keys among themselves.
+        return np.uint64(self.seed * int(GOLDEN) % 2**64)
 
     @property
     def _prime(self) -> int:

@@ -94,3 +94,4 @@ class DStream(Router):
             self.turn,
             out,
         )
+        self.filter.members[0] = self.synopsis.synopsis.hot[: len(self.synopsis)].sum()

@@ -84,6 +84,8 @@ class Fish(ElasticRouter):
     service_s: float | None = None
     nodes: int = 64
     state: FishState = field(init=False)
+    sampled_s: NDArray[np.float64] = field(init=False)
+    """P_w as sampled, 0 where it was not."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -97,7 +99,13 @@ class Fish(ElasticRouter):
             value = getattr(self, name)
             if value is not None and not 0.0 < value < np.inf:
                 raise ValueError(f"{name} must be above 0 and finite, got {value}")
-        self._set_up(new_counters(self.counters), np.zeros(self.n_workers), np.array([0, 0, 2, 0]))
+        self.sampled_s = np.zeros(self.n_workers)
+        self._set_up(
+            new_counters(self.counters),
+            np.zeros(self.counters, np.int64),
+            np.zeros(self.n_workers),
+            np.array([0, 0, 2, 0]),
+        )
 
     @property
     def rule(self) -> FishRule:
@@ -111,7 +119,8 @@ class Fish(ElasticRouter):
         sampled = np.array(service_s, np.float64)
         if sampled.shape != self.speeds.shape or not (sampled > 0).all():
             raise ValueError(f"service_s must be {len(self.speeds)} times above 0")
-        self.state = self.state._replace(queues=self._new_queues(self._queued(), sampled))
+        self.sampled_s = sampled
+        self.state = self.state._replace(queues=self._new_queues(self._queued()))
         self.state.spread.drains[:] = -1
 
     def candidates(self, key: int) -> Workers:
@@ -121,7 +130,7 @@ class Fish(ElasticRouter):
         counters = self.state.counters
         look_up(counters, np.array([key], np.uint64), slot)
         if slot[0] >= 0 and counters.counts[slot[0]] > kernels.hot_floor(counters, self.rule):
-            d = max(d, int(self.state.spread.most[slot[0]]))
+            d = max(d, min(int(self.state.spread.most[slot[0]]), len(self.workers)))
         out = np.empty(d, np.int32)
         marks = np.zeros(len(self.speeds) + 1, np.int64)
         ring_candidates(np.uint64(key), self._hash_seed, self.state.ring, marks, out)
@@ -131,7 +140,10 @@ class Fish(ElasticRouter):
         kernels.route_fish(keys, self._hash_seed, self.state, self.rule, out)
 
     def _workers_changed(self) -> None:
-        self._set_up(self.state.counters, self._queued(), self.state.numbers)
+        missing = len(self.speeds) - len(self.sampled_s)
+        self.sampled_s = np.append(self.sampled_s, np.zeros(missing))
+        old = self.state
+        self._set_up(old.counters, old.spread.most, self._queued(), old.numbers)
 
     def _queued(self) -> NDArray[np.float64]:
         """Return the records that wait at each worker; none at one that came or went."""
@@ -141,31 +153,37 @@ class Fish(ElasticRouter):
         queued[: len(here)][here] = queues.waits[here] / queues.costs[here]
         return queued
 
-    def _new_queues(self, queued: NDArray[np.float64], service_s: NDArray[np.float64]) -> Queues:
+    def _new_queues(self, queued: NDArray[np.float64]) -> Queues:
         active = self.speeds > 0
+        service_s = self._service_times()
         waits = np.where(active, queued * service_s / service_s[active].min(), np.inf)
         return kernels.new_queues(waits, service_s, self.interval_s)
 
     def _set_up(
-        self, counters: Counters, queued: NDArray[np.float64], numbers: NDArray[np.int64]
+        self,
+        counters: Counters,
+        most: NDArray[np.int64],
+        queued: NDArray[np.float64],
+        numbers: NDArray[np.int64],
     ) -> None:
-        """Make the state for the present workers; the counts and the queues are kept."""
+        """Make the state for the present workers; the counts, M_k and the queues are kept."""
         n = len(self.speeds)
         active = self.speeds > 0
         numbers[ACTIVE] = active.sum()
+        slots = self.counters
         spread = Spread(
-            np.zeros(self.counters, np.int64),
-            np.zeros(self.counters, np.int64),
-            np.zeros((self.counters, n), np.int32),
-            np.zeros(self.counters, np.int64),
-            np.zeros(self.counters),
-            np.zeros(self.counters, np.int64),
-            np.full(self.counters, -1, np.int64),
+            most=most,
+            made=np.zeros(slots, np.int64),
+            workers=np.zeros((slots, n), np.int32),
+            widths=np.zeros(slots, np.int64),
+            levels=np.zeros(slots),
+            ranks=np.zeros(slots, np.int64),
+            drains=np.full(slots, -1, np.int64),
         )
         self.state = FishState(
             counters,
             spread,
-            self._new_queues(queued, self._service_times()),
+            self._new_queues(queued),
             new_ring(ring_nodes(active.astype(np.float64), self.nodes), self.seed),
             numbers,
             np.zeros(n + 1, np.int64),
@@ -173,4 +191,5 @@ class Fish(ElasticRouter):
 
     def _service_times(self) -> NDArray[np.float64]:
         one = self.service_s if self.service_s is not None else self.speeds.sum() / self.rate
-        return one / np.where(self.speeds > 0, self.speeds, 1.0)
+        expected = one / np.where(self.speeds > 0, self.speeds, 1.0)
+        return np.where(self.sampled_s > 0, self.sampled_s, expected)
