@@ -6,8 +6,8 @@ by count and then by slot. A counter that grows leaves that range, and one that 
 too; so the line is exactly the order in which counters are given away, until it is used up and
 drawn again. Each drawing raises the least count by at least 1: its cost, a few passes, is paid by
 the ``capacity`` records that this took. Whole counts in the line are all equal, so it is ready as
-it is drawn; decayed counts, which differ by powers of alpha, are sorted into it by buckets of
-their logarithm and within them.
+it is drawn; decayed counts, which differ by powers of alpha, are put into buckets by their
+logarithm, and a bucket is sorted when its turn comes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from unskew.kernels.jit import inlined, kernel
 from unskew.kernels.table import Table, find, insert, new_table, remove
 
-SIZE, HEAD, TAIL, SEEN = 0, 1, 2, 3
+SIZE, HEAD, TAIL, READY, SEEN = 0, 1, 2, 3, 4
 TOTAL, TOP, LIMIT = 0, 1, 2
 BUCKETS = 256
 
@@ -28,9 +28,9 @@ BUCKETS = 256
 class Counters(NamedTuple):
     """The state of a SpaceSaving sketch; slot i holds one key's counter.
 
-    ``sizes``: slots in use, head and tail of the line, records since the last decay. ``sums``: the
-    weight of all records, the largest count, the upper end of the line's range. ``ends`` is
-    scratch space.
+    ``ends`` are the ends of the line's buckets. ``sizes``: slots in use, head and tail of the line,
+    how far it is sorted, records since the last decay. ``sums``: the weight of all records, the
+    largest count, the upper end of the line's range.
     """
 
     table: Table
@@ -46,13 +46,14 @@ class Counters(NamedTuple):
 def new_counters(capacity: int) -> Counters:
     """Return counters that have seen nothing."""
     return Counters(
-        new_table(capacity),
+        # A quarter full: two of three look-ups then end where they begin.
+        new_table(2 * capacity),
         np.zeros(capacity, np.uint64),
         np.zeros(capacity),
         np.zeros(capacity),
         np.zeros(capacity, np.int32),
         np.zeros(BUCKETS + 1, np.int64),
-        np.zeros(4, np.int64),
+        np.zeros(5, np.int64),
         np.zeros(3),
     )
 
@@ -91,12 +92,10 @@ def sort_part(counts, line, start, stop):
 @inlined
 def draw_line(c):
     counts, ends = c.counts, c.ends
-    least = counts[0]
+    low = bits_of(counts[0])
     for slot in range(1, len(counts)):
-        if counts[slot] < least:
-            least = counts[slot]
-    limit = least + 1.0
-    low = bits_of(least)
+        low = min(low, bits_of(counts[slot]))
+    limit = np.int64(low).view(np.float64) + 1.0
     shift = 0
     while (bits_of(limit) - low) >> shift >= BUCKETS:
         shift += 1
@@ -112,13 +111,21 @@ def draw_line(c):
             bucket = (bits_of(counts[slot]) - low) >> shift
             c.line[ends[bucket]] = slot
             ends[bucket] += 1
-    start = 0
-    for bucket in range(BUCKETS):
-        sort_part(counts, c.line, start, ends[bucket])
-        start = ends[bucket]
     c.sizes[HEAD] = 0
+    c.sizes[READY] = 0
     c.sizes[TAIL] = tail
     c.sums[LIMIT] = limit
+
+
+@inlined
+def make_ready(c):
+    """Sort the bucket that is next in line."""
+    ready = c.sizes[READY]
+    bucket = 0
+    while c.ends[bucket] <= ready:
+        bucket += 1
+    sort_part(c.counts, c.line, ready, c.ends[bucket])
+    c.sizes[READY] = c.ends[bucket]
 
 
 @inlined
@@ -126,6 +133,8 @@ def least_slot(c):
     """Return the slot with the least count, the lowest of equals; every slot is in use."""
     while True:
         while c.sizes[HEAD] < c.sizes[TAIL]:
+            if c.sizes[HEAD] == c.sizes[READY]:
+                make_ready(c)
             slot = c.line[c.sizes[HEAD]]
             if c.counts[slot] < c.sums[LIMIT]:
                 return slot

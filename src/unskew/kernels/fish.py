@@ -93,14 +93,14 @@ def even_share(state, rule):
     """Return d_min: the workers that the hot keys need on average, W * F_hot / |H|, at least 2."""
     c = state.counters
     floor = hot_floor(c, rule)
-    hot, weight = 0, 0.0
+    hot, weight = 0.0, 0.0
     for slot in range(c.sizes[SIZE]):
-        if c.counts[slot] > floor:
-            hot += 1
-            weight += c.counts[slot]
+        is_hot = np.float64(c.counts[slot] > floor)
+        hot += is_hot
+        weight += is_hot * c.counts[slot]
     n = state.numbers[ACTIVE]
     share = weight / max(c.sums[TOTAL], 1.0)
-    return max(2, np.int64(np.ceil(n * share / max(hot, 1))))
+    return max(2, np.int64(np.ceil(n * share / max(hot, 1.0))))
 
 
 @inlined
