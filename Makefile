@@ -45,8 +45,9 @@ format: $(READY)  ## Format the code
 
 bench: $(READY)  ## Measure routing and simulation speed (JSON in out/)
 	@mkdir -p out
-	$(BIN)/unskew bench routing --json | tee out/bench-routing.json
-	$(BIN)/python benchmarks/simulation.py | tee out/bench-simulation.json
+	$(BIN)/python benchmarks/routing.py > out/bench-routing.json
+	$(BIN)/python benchmarks/simulation.py > out/bench-simulation.json
+	@echo "out/bench-routing.json and out/bench-simulation.json"
 
 clean:  ## Remove what was made, but not .venv
 	rm -rf .cache out build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

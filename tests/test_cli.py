@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -10,11 +11,12 @@ from typing import Any
 
 import pytest
 
+MAIN = "from unskew.cli import main; main()"
 SMALL = "zipf:z=1.4,keys=100,records=5000,seed=1"
 
 
 def unskew(*arguments: str, timeout: float = 300) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", "from unskew.cli import main; main()", *arguments]
+    command = [sys.executable, "-c", MAIN, *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
 
 
@@ -112,6 +114,37 @@ def test_a_picture_needs_its_folder(tmp_path: Path) -> None:
     picture = tmp_path / "no" / "such" / "folder.png"
     done = unskew("simulate", "--stream", SMALL, "--scheme", "key", "--plot", str(picture))
     assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+
+
+def test_ctrl_c_ends_in_one_line_and_exit_code_130() -> None:
+    command = [
+        sys.executable,
+        "-c",
+        MAIN,
+        "simulate",
+        "--scheme",
+        "key",
+        "--stream",
+        "uniform:records=1e12",
+    ]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(timeout=5)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=60) == 130
+        assert process.stderr.read() == "unskew: interrupted\n"
+
+
+def test_a_full_disk_is_one_line_and_exit_code_1() -> None:
+    if not Path("/dev/full").exists():
+        pytest.skip("/dev/full is Linux's")
+    command = [sys.executable, "-c", MAIN, "schemes", "--json"]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 1
+    assert "No space left" in done.stderr
     assert done.stderr.count("\n") == 1
 
 

@@ -32,6 +32,7 @@ def main() -> None:
     """Run the command line; never end in a traceback over bad input."""
     try:
         status = app(standalone_mode=False)
+        sys.stdout.flush()
     except KeyboardInterrupt:
         status = 130
     except (ValueError, TypeError, FileNotFoundError) as error:
