@@ -94,11 +94,22 @@ def test_a_file_is_a_stream(tmp_path: Path) -> None:
         (["simulate", "--stream", SMALL, "--workers", "many"], "--workers"),
         (["simulate", "--stream", SMALL, "--feed", "x"], "feed must be one of round-robin, key"),
         (["simulate", "--stream", SMALL, "--rate", "-1"], "arrival_rate must be positive"),
-        (["simulate", "--stream", SMALL, "--capacities", "1,x"], "capacities must be numbers"),
+        (
+            ["simulate", "--stream", SMALL, "--capacities", "1,x"],
+            "capacities must be a number, got 'x'",
+        ),
         (["simulate", "--stream", SMALL, "--change", "soon"], "500000:+ or 500000:-3"),
         (["simulate", "--stream", SMALL, "--plot", "x.docx"], "a picture must end in one of"),
+        (["simulate", "--stream", "/tmp"], "is a directory"),
+        (["simulate", "--stream", "/dev/null:format=words"], "is no regular file"),
+        (["simulate", "--stream", SMALL, "--sources", "0", "--rate", "1e5"], "sources must be"),
+        (["simulate", "--stream", SMALL, "--change", "1e9:+"], "comes too late"),
+        (["simulate", "--stream", SMALL, "--change", "10:-99"], "worker 99 cannot go"),
+        (["simulate", "--stream", SMALL, "--interval", "1" + "0" * 20], "must be below 2^63"),
+        (["bench", "routing", "--records", "inf"], "records must be a number, got 'inf'"),
+        (["bench", "routing", "--workers", "2.7"], "workers must be a whole number"),
         (["simulate"], "--stream"),
-        (["bench", "routing", "--z", "x"], "z must be numbers"),
+        (["bench", "routing", "--z", "x"], "z must be a number, got 'x'"),
         (["nonsense"], "nonsense"),
     ],
 )
@@ -146,6 +157,13 @@ def test_a_full_disk_is_one_line_and_exit_code_1() -> None:
     assert done.returncode == 1
     assert "No space left" in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("arguments", [[], ["bench"]])
+def test_no_arguments_show_the_help(arguments: list[str]) -> None:
+    done = unskew(*arguments)
+    assert done.returncode == 0
+    assert "Commands:\n" in done.stdout
 
 
 def test_help_and_version_do_not_load_numba() -> None:

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 
 import unskew
+from unskew.spec import number
 
 app = typer.Typer(
     name="unskew",
@@ -25,6 +26,8 @@ app = typer.Typer(
 bench = typer.Typer(help="Measure speed.", no_args_is_help=True)
 app.add_typer(bench, name="bench")
 
+BAD_PATHS = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
+
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 
@@ -35,17 +38,25 @@ def main() -> None:
         sys.stdout.flush()
     except KeyboardInterrupt:
         status = 130
-    except (ValueError, TypeError, FileNotFoundError) as error:
+    except (ValueError, TypeError, ArithmeticError, *BAD_PATHS) as error:
         status = _complain(error, 2)
     except (OSError, MemoryError) as error:
         status = _complain(error, 1)
     except Exception as error:
         if not hasattr(error, "format_message"):
             raise
-        status = _complain(error.format_message(), 2)
+        status = _say(error.format_message())
     if status == 130:
         print("unskew: interrupted", file=sys.stderr)
     sys.exit(status or 0)
+
+
+def _say(message: str) -> int:
+    """Print what the parser of the arguments says: a complaint, or the help for no arguments."""
+    if message.startswith("Usage:"):
+        print(message)
+        return 0
+    return _complain(message, 2)
 
 
 def _complain(error: object, status: int) -> int:
@@ -135,12 +146,11 @@ def simulate(
 
     For example:
 
-      unskew simulate --stream zipf:z=1.4,keys=10000,records=1e6,seed=1 --plot out.png
-
-      unskew simulate --scheme key,fish --stream clicks.parquet:key=user_id --workers 64
-
-      unskew simulate --scheme key,pkg,shuffle --stream wp:records=1e6 --rate 1e5 --service-us 400
-    """
+    \b
+      unskew simulate --stream zipf:z=1.4,keys=1e4,records=1e6,seed=1 --plot a.png
+      unskew simulate --scheme key,fish --stream clicks.parquet:key=user_id
+      unskew simulate --scheme key,pkg --stream wp:records=1e6 --rate 1e5 --service-us 400
+    """  # noqa: D301
     from unskew.report.tables import show_simulation
     from unskew.sim import Queue, WorkerChange
     from unskew.sim import simulate as run
@@ -153,6 +163,10 @@ def simulate(
             capacities=None if capacities is None else _repeat(capacities, workers),
         )
     opened = unskew.open_stream(stream)
+    if plot is not None:
+        from unskew.report.plots import check_picture, plot_simulation
+
+        check_picture(plot)
     with _Progress(opened.n_records, quiet=as_json) as progress:
         out = run(
             opened,
@@ -166,15 +180,13 @@ def simulate(
             agreement=agreement,
             progress=progress,
         )
-    if plot is not None:
-        from unskew.report.plots import plot_simulation
-
-        plot_simulation(out, plot)
     if as_json:
         print(json.dumps(out))
     else:
         show_simulation(out)
-        if plot is not None:
+    if plot is not None:
+        plot_simulation(out, plot)
+        if not as_json:
             print(f"Picture: {plot}")
 
 
@@ -183,8 +195,8 @@ def routing(
     scheme: Annotated[str, typer.Option(help="Schemes, or all.")] = "all",
     workers: Annotated[str, typer.Option(help="Numbers of workers.")] = "100",
     z: Annotated[str, typer.Option(help="Exponents of the Zipf streams.")] = "1.0,1.4,2.0",
-    keys: Annotated[float, typer.Option(help="Keys of the streams.")] = 1e4,
-    records: Annotated[float, typer.Option(help="Records to route.")] = 4e6,
+    keys: Annotated[str, typer.Option(help="Keys of the streams.")] = "1e4",
+    records: Annotated[str, typer.Option(help="Records to route.")] = "4e6",
     as_json: Json = False,
 ) -> None:
     """Measure how many records a second each scheme routes, on one thread.
@@ -194,11 +206,16 @@ def routing(
     from unskew.report.tables import show_speeds
     from unskew.sim.speed import routing_speed
 
-    counts = [int(n) for n in _numbers("workers", workers)]
+    counts = [int(n) for n in _numbers("workers", workers, whole=True)]
     exponents = _numbers("z", z)
     with _Progress(None, quiet=as_json) as progress:
         results = routing_speed(
-            scheme, counts, exponents, keys=int(keys), records=int(records), progress=progress
+            scheme,
+            counts,
+            exponents,
+            keys=int(number("keys", keys, whole=True)),
+            records=int(number("records", records, whole=True)),
+            progress=progress,
         )
     if as_json:
         print(json.dumps({"results": results}))
@@ -206,11 +223,8 @@ def routing(
         show_speeds(results)
 
 
-def _numbers(name: str, text: str) -> list[float]:
-    try:
-        return [float(part) for part in text.split(",")]
-    except ValueError:
-        raise ValueError(f"{name} must be numbers with commas between them, got {text!r}") from None
+def _numbers(name: str, text: str, *, whole: bool = False) -> list[float]:
+    return [number(name, part, whole) for part in text.split(",")]
 
 
 def _repeat(text: str, length: int) -> list[float]:

@@ -100,8 +100,10 @@ class Stateful:
 
 def whole(name: str, value: float, least: int) -> None:
     """Refuse a parameter that is no whole number or below its least value, by name."""
-    if value != int(value):
+    if not isinstance(value, int | np.integer):
         raise ValueError(f"{name} must be a whole number, got {value}")
+    if value >= 2**63:
+        raise ValueError(f"{name} must be below 2^63, got {value}")
     at_least(name, value, least)
 
 

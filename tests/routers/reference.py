@@ -245,7 +245,8 @@ class DStream(Shuffle):
 
     def decline(self) -> None:
         left = self.gap()
-        for slot, (key, vector) in enumerate(self.vectors):
+        for slot in reversed(range(len(self.vectors))):
+            key, vector = self.vectors[slot]
             if left == 0:
                 self.vectors[slot] = (key, vector >> 1)
                 self.signal(key, vector >> 1)

@@ -110,19 +110,27 @@ class Fish(Consistent):
         unit = min(p for p, speed in zip(service_s, self.speeds, strict=True) if speed > 0)
         self.waits = [c * p / unit for c, p in zip(records, service_s, strict=True)]
         self.costs = [p / unit for p in service_s]
-        self.drained = [math.floor(self.interval_s / p) * (p / unit) for p in service_s]
+        self.rates = [self.interval_s / p for p in service_s]
+        self.credits = [0.0] * len(service_s)
+
+    def drain(self, worker: int) -> None:
+        credit = self.credits[worker] + self.rates[worker]
+        done = math.floor(credit)
+        left = self.waits[worker] - done * self.costs[worker]
+        self.waits[worker] = max(0.0, left)
+        self.credits[worker] = credit - done if left > 0 else 0.0
 
     def floor(self) -> float:
         return self.theta * max(self.counters.total, float(self.epoch))
 
     def choose(self, key: int) -> int:
         if self.seen == self.epoch:
-            self.counters.decay(self.alpha)
             self.minimum, self.seen = self.even_share(), 0
+            self.counters.decay(self.alpha)
         self.seen += 1
         if self.arrived == self.interval_records:
-            pairs = zip(self.waits, self.drained, strict=True)
-            self.waits = [max(0.0, wait - done) for wait, done in pairs]
+            for worker in range(len(self.waits)):
+                self.drain(worker)
             self.arrived = 0
         self.arrived += 1
         gone = self.counters.count(key)

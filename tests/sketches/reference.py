@@ -158,11 +158,11 @@ class CoinFlipReference(Reference):
             self.forget_empty()
 
     def shift_some(self) -> None:
-        at = self.passed_over()
-        while at < len(self.vectors):
+        at = len(self.vectors) - 1 - self.passed_over()
+        while at >= 0:
             key, bits = self.vectors[at]
             self.vectors[at] = key, {bit - 1 for bit in bits if bit > 0}
-            at += 1 + self.passed_over()
+            at -= 1 + self.passed_over()
 
     def forget_empty(self) -> None:
         """From the last to the first; the last one fills the gap."""

@@ -12,6 +12,7 @@ records on few workers; ties broken by worker number would lead every key round 
 
 from __future__ import annotations
 
+import functools
 from typing import NamedTuple
 
 import numpy as np
@@ -54,6 +55,7 @@ def new_cursors(owners: int) -> Cursors:
     return Cursors(*(np.zeros(owners, np.int64) for _ in Cursors._fields))
 
 
+@functools.cache
 def next_prime(n: int) -> int:
     """Return the least prime that is at least n, and at least 2."""
     candidate = max(n, 2)

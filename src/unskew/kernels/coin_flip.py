@@ -98,16 +98,16 @@ def evict(s, slot):
 @inlined
 def decline(s, rule):
     """Shift each vector right with probability p; drop the empty, report who is hot no more."""
-    slot = gap(s, rule)
-    while slot < s.numbers[SIZE]:
+    # Downwards, so that the vector that takes an evicted one's place has had its turn.
+    slot = s.numbers[SIZE] - 1 - gap(s, rule)
+    while slot >= 0:
         s.vectors[slot] >>= U1
         if s.hot[slot] and ones_in(s.vectors[slot]) < rule.ones:
             s.hot[slot] = False
             signal(s, s.keys[slot], DELETE)
-        slot += 1 + gap(s, rule)
-    for slot in range(s.numbers[SIZE] - 1, -1, -1):
         if s.vectors[slot] == 0:
             evict(s, slot)
+        slot -= 1 + gap(s, rule)
 
 
 @inlined

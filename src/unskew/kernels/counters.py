@@ -180,13 +180,11 @@ def decay(c, alpha):
 
 @inlined
 def begin_record(c, epoch, alpha):
-    """Decay when an epoch is over; return whether one was."""
-    over = c.sizes[SEEN] == epoch
-    if over:
+    """Decay when an epoch is over."""
+    if c.sizes[SEEN] == epoch:
         decay(c, alpha)
         c.sizes[SEEN] = 0
     c.sizes[SEEN] += 1
-    return over
 
 
 @kernel

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.kernels.choices import HOW_MANY, LOWEST
-from unskew.kernels.counters import SIZE, TOP, TOTAL, Counters, begin_record, count_record
+from unskew.kernels.counters import SEEN, SIZE, TOP, TOTAL, Counters, begin_record, count_record
 from unskew.kernels.hashing import mix
 from unskew.kernels.jit import inlined, kernel
 from unskew.kernels.ring import Ring, collect_workers, point_of
@@ -36,14 +36,16 @@ class Queues(NamedTuple):
     """The queues as a source infers them: how long each worker waits, C_w P_w.
 
     The unit of time is what the fastest worker takes for a record, so that waits of equally fast
-    workers are whole numbers. ``costs``: what a record adds to a wait; ``drained``: what T takes
-    off. ``low``: the shortest wait of all and how many workers have it, or -1 where that is not
+    workers are whole numbers. ``costs``: what a record adds to a wait; ``rates``: the records that
+    a worker processes in T; ``credits``: the part of a record that it has processed beyond whole
+    ones. ``low``: the shortest wait of all and how many workers have it, or -1 where that is not
     kept up, because unequal workers seldom wait equally long.
     """
 
     waits: NDArray[np.float64]
     costs: NDArray[np.float64]
-    drained: NDArray[np.float64]
+    rates: NDArray[np.float64]
+    credits: NDArray[np.float64]
     low: NDArray[np.float64]
 
 
@@ -53,11 +55,11 @@ def new_queues(
     """Return queues with the given waits, infinite for a worker that is away."""
     active = np.isfinite(waits)
     costs = service_s / service_s[active].min()
-    drained = np.floor(interval_s / service_s) * costs
     even = bool((costs[active] == 1.0).all())
     shortest = waits.min()
     low = [shortest, (waits == shortest).sum()] if even else [-1.0, 0.0]
-    return Queues(waits, costs, drained, np.array(low, np.float64))
+    rates = interval_s / service_s
+    return Queues(waits, costs, rates, np.zeros(len(waits)), np.array(low, np.float64))
 
 
 class FishState(NamedTuple):
@@ -132,7 +134,11 @@ def drain(state):
     """Let every worker process for T seconds (equation 1), in whole records."""
     q = state.queues
     for worker in range(len(q.waits)):
-        q.waits[worker] = max(0.0, q.waits[worker] - q.drained[worker])
+        credit = q.credits[worker] + q.rates[worker]
+        done = np.floor(credit)
+        left = q.waits[worker] - done * q.costs[worker]
+        q.waits[worker] = max(0.0, left)
+        q.credits[worker] = credit - done if left > 0.0 else 0.0
     if q.low[LOWEST] >= 0.0:
         find_shortest(q)
     state.numbers[DRAINS] += 1
@@ -240,8 +246,9 @@ def route_fish(keys, seed, state, rule, out):
     c, q = state.counters, state.queues
     n = state.numbers[ACTIVE]
     for i in range(len(keys)):
-        if begin_record(c, rule.epoch, rule.alpha):
+        if c.sizes[SEEN] == rule.epoch:
             state.numbers[MINIMUM] = even_share(state, rule)
+        begin_record(c, rule.epoch, rule.alpha)
         if state.numbers[ARRIVED] == rule.interval_records:
             drain(state)
         state.numbers[ARRIVED] += 1

@@ -138,7 +138,8 @@ def raise_boost(state, rule):
     imbalance = top - total / len(state.loads.of)
     growing = imbalance >= state.due[LAST_IMBALANCE]
     if growing and imbalance > rule.epsilon * total and total >= 10.0 * rule.warm_up:
-        state.numbers[BOOST] += 1 + state.numbers[BOOST] // 4
+        boost = state.numbers[BOOST]
+        state.numbers[BOOST] = min(boost + 1 + boost // 4, len(state.loads.of))
     state.due[LAST_IMBALANCE] = imbalance
 
 

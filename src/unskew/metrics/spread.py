@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from unskew.kernels.measures import COUNT, Series, interval_deviations, new_series
 from unskew.metrics.base import Measure, Result, active_mask
-from unskew.state import at_least
+from unskew.state import whole
 
 
 @dataclass(eq=False)
@@ -53,7 +53,7 @@ class IntervalSpread(Measure):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        at_least("interval", self.interval, 1)
+        whole("interval", self.interval, 1)
         self._active = np.ones(self.n_workers, np.bool_)
         self._loads = np.zeros(self.n_workers, np.int64)
         self._counters = np.zeros(3, np.int64)

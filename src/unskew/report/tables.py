@@ -11,7 +11,7 @@ from rich.table import Table
 from unskew.routers import ROUTERS
 from unskew.workloads import STREAMS, summaries
 
-NO_DEFAULT = "from n"
+NO_DEFAULT = "auto"
 
 
 def scheme_rows() -> list[dict[str, Any]]:
@@ -48,7 +48,7 @@ def stream_rows() -> list[dict[str, Any]]:
 
 def show_schemes() -> None:
     """Print the schemes."""
-    table = Table("scheme", "what it does", "splits keys", "parameters", title_justify="left")
+    table = Table("scheme", "what it does", "splits keys", "parameters")
     for row in scheme_rows():
         given = {k: v for k, v in row["parameters"].items() if k not in ("seed", "source")}
         table.add_row(
@@ -88,6 +88,8 @@ def show_simulation(simulation: dict[str, Any]) -> None:
             f"{r['replication']:.2f}",
         )
     console.print(table)
+    if first["workers_at_end"] != len(first["loads"]):
+        console.print("Balance is that since the last change of workers.")
     if "queueing" in first:
         _show_queueing(console, results)
     for pair in simulation.get("agreement", []):

@@ -56,6 +56,7 @@ class Router(Stateful, ABC):
         whole("n_workers", self.n_workers, 1)
         if self.n_workers > MOST_WORKERS:
             raise ValueError(f"n_workers must be at most {MOST_WORKERS}, got {self.n_workers}")
+        self.n_workers = int(self.n_workers)
         within("seed", self.seed, 0, 2**64 - 1)
         whole("source", self.source, 0)
 
@@ -77,9 +78,12 @@ class Router(Stateful, ABC):
             self._route(array, out)
         return out
 
-    @abstractmethod
     def candidates(self, key: int) -> Workers:
-        """Return the workers that a record of this key may go to, as things stand."""
+        """Return the workers that a record of this key may go to as things stand, in order."""
+        return self._candidates(np.uint64(int(key) % 2**64))
+
+    @abstractmethod
+    def _candidates(self, key: np.uint64) -> Workers: ...
 
     @abstractmethod
     def _route(self, keys: Keys, out: Workers) -> None: ...
@@ -93,10 +97,10 @@ class Router(Stateful, ABC):
     def _prime(self) -> int:
         return next_prime(self.n_workers)
 
-    def _choices(self, key: int, d: int) -> Workers:
+    def _choices(self, key: np.uint64, d: int) -> Workers:
         """Return the first d candidates of a key."""
         out = np.empty(min(d, self.n_workers), np.int32)
-        write_candidates(np.uint64(key), self._hash_seed, self.n_workers, self._prime, out)
+        write_candidates(key, self._hash_seed, self.n_workers, self._prime, out)
         return out
 
     def _all_workers(self) -> Workers:

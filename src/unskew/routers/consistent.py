@@ -110,11 +110,10 @@ class ConsistentHash(ElasticRouter):
         whole("nodes", self.nodes, 1)
         self._workers_changed()
 
-    def candidates(self, key: int) -> Workers:
-        """Return the one place of the key."""
+    def _candidates(self, key: np.uint64) -> Workers:
         out = np.empty(1, np.int32)
         marks = np.zeros(len(self.speeds) + 1, np.int64)
-        ring_candidates(np.uint64(key), self._hash_seed, self.ring, marks, out)
+        ring_candidates(key, self._hash_seed, self.ring, marks, out)
         return out
 
     def _workers_changed(self) -> None:

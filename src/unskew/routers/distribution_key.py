@@ -80,8 +80,7 @@ class DistributionKey(Router):
         """One placement for all sources."""
         return True
 
-    def candidates(self, key: int) -> Workers:
-        """Return the place of the key; the hash's and the placement's while that is being made."""
+    def _candidates(self, key: np.uint64) -> Workers:
         array = np.array([key], np.uint64)
         if self.seen[0] <= self.learning:
             return self._choices(key, 1)

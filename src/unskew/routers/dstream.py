@@ -78,8 +78,7 @@ class DStream(Router):
         """Return the keys that are hot now."""
         return self.synopsis.hot()
 
-    def candidates(self, key: int) -> Workers:
-        """Return all workers for a key that passes for hot, else its place by hash."""
+    def _candidates(self, key: np.uint64) -> Workers:
         hot = self.filter.contains(np.array([key], np.uint64))[0]
         return self._all_workers() if hot else self._choices(key, 1)
 

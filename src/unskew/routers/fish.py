@@ -66,9 +66,13 @@ class Fish(ElasticRouter):
     -----
     The paper leaves d_min open ("related to the sum of the frequency of all hot keys"). Here it is
     the *even share*: the workers that the hot keys need together, W times the sum of their shares,
-    divided evenly among them; at least 2, and fixed at the start of an epoch. Shares in the first
-    epoch are of a whole epoch, so that the first records do not make every key hot. A worker
-    processes whole records between two estimations. M_k is forgotten when k leaves the sketch.
+    divided evenly among them; at least 2, and fixed at the end of an epoch. Shares are of at least
+    a whole epoch: of the decayed weight of all records, or of N_epoch where that is less, as it is
+    in the first records and after each decay; else chance makes many keys hot. A worker processes
+    whole records, and what is left of one counts towards the next estimation. M_k is forgotten
+    when k leaves the sketch. Theta stays that of the first workers when others come.
+
+    With equally fast workers a record costs O(1) amortised; with unequal ones, O(d).
 
     References
     ----------
@@ -111,7 +115,7 @@ class Fish(ElasticRouter):
     def rule(self) -> FishRule:
         """The parameters, as the kernels take them."""
         assert self.theta is not None
-        interval = max(1, round(self.interval_s * self.rate))
+        interval = max(1, round(min(self.interval_s * self.rate, 2.0**62)))
         return FishRule(self.theta, self.epoch, float(self.alpha), interval)
 
     def observe_service(self, service_s: Sequence[float] | NDArray[np.float64]) -> None:
@@ -123,8 +127,7 @@ class Fish(ElasticRouter):
         self.state = self.state._replace(queues=self._new_queues(self._queued()))
         self.state.spread.drains[:] = -1
 
-    def candidates(self, key: int) -> Workers:
-        """Return the candidates of the key, clockwise: more than two if it is hot now."""
+    def _candidates(self, key: np.uint64) -> Workers:
         d = min(2, len(self.workers))
         slot = np.empty(1, np.int64)
         counters = self.state.counters
@@ -133,7 +136,7 @@ class Fish(ElasticRouter):
             d = max(d, min(int(self.state.spread.most[slot[0]]), len(self.workers)))
         out = np.empty(d, np.int32)
         marks = np.zeros(len(self.speeds) + 1, np.int64)
-        ring_candidates(np.uint64(key), self._hash_seed, self.state.ring, marks, out)
+        ring_candidates(key, self._hash_seed, self.state.ring, marks, out)
         return out
 
     def _route(self, keys: Keys, out: Workers) -> None:

@@ -63,8 +63,7 @@ class GreedyRouter(Router):
         """Set the estimate to this source's part of the true loads: load / sources."""
         self.loads[:] = np.asarray(loads) / sources
 
-    def candidates(self, key: int) -> Workers:
-        """Return the candidates of the key, in order."""
+    def _candidates(self, key: np.uint64) -> Workers:
         return self._choices(key, self.choices)
 
     def _route(self, keys: Keys, out: Workers) -> None:

@@ -9,8 +9,7 @@ import numpy as np
 
 from unskew.hashing import Keys
 from unskew.kernels import head as kernels
-from unskew.kernels.choices import next_prime
-from unskew.kernels.counters import TOTAL, look_up
+from unskew.kernels.counters import look_up
 from unskew.kernels.head import CHOICES, NEXT_SOLUTION, TURN, HeadRule, HeadState
 from unskew.routers.base import Router, Workers, start_of
 from unskew.state import at_least, whole, within
@@ -62,7 +61,7 @@ class HeadRouter(Router):
         """The parameters, as the kernels take them."""
         assert self.theta is not None
         assert self.warm_up is not None
-        return HeadRule(self.theta, self._epsilon, float(self.warm_up), next_prime(self.n_workers))
+        return HeadRule(self.theta, self._epsilon, float(self.warm_up), self._prime)
 
     @property
     def _epsilon(self) -> float:
@@ -76,11 +75,9 @@ class HeadRouter(Router):
         return counters.keys[order][hot[order]]
 
     def _floor(self) -> float:
-        rule = self.rule
-        return rule.theta * max(float(self.state.counters.sums[TOTAL]), rule.warm_up)
+        return float(kernels.head_floor(self.state.counters, self.rule))
 
-    def candidates(self, key: int) -> Workers:
-        """Return the candidates of the key, in order: more than two if it is a head key now."""
+    def _candidates(self, key: np.uint64) -> Workers:
         slot = np.empty(1, np.int64)
         look_up(self.state.counters, np.array([key], np.uint64), slot)
         hot = slot[0] >= 0 and self.state.counters.counts[slot[0]] >= self._floor()

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
+
 from unskew.hashing import Keys
 from unskew.kernels.choices import route_first
 from unskew.routers.base import Router, Workers
@@ -25,8 +27,7 @@ class KeyGrouping(Router):
 
     splits: ClassVar[bool] = False
 
-    def candidates(self, key: int) -> Workers:
-        """Return the one place of the key."""
+    def _candidates(self, key: np.uint64) -> Workers:
         return self._choices(key, 1)
 
     def _route(self, keys: Keys, out: Workers) -> None:

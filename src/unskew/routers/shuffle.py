@@ -30,8 +30,7 @@ class Shuffle(Router):
         super().__post_init__()
         self.turn = np.array([start_of(self.seed, self.source, self.n_workers)])
 
-    def candidates(self, key: int) -> Workers:
-        """Return all workers."""
+    def _candidates(self, key: np.uint64) -> Workers:
         return self._all_workers()
 
     def _route(self, keys: Keys, out: Workers) -> None:

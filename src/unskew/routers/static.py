@@ -39,7 +39,7 @@ class StaticRouter(Router):
         self.homes = grown(self.homes, len(self.index), -1)
         return ids
 
-    def _home(self, key: int) -> int:
+    def _home(self, key: np.uint64) -> int:
         """Return where a key is, -1 if it has not come yet."""
         number = int(self.index.find(np.array([key], np.uint64))[0])
         return int(self.homes[number]) if number >= 0 else -1
@@ -67,8 +67,7 @@ class StaticChoices(StaticRouter):
         super().__post_init__()
         self.loads = np.zeros(self.n_workers, np.int64)
 
-    def candidates(self, key: int) -> Workers:
-        """Return the place of the key; both candidates while it has not come yet."""
+    def _candidates(self, key: np.uint64) -> Workers:
         home = self._home(key)
         return np.array([home], np.int32) if home >= 0 else self._choices(key, 2)
 
@@ -101,8 +100,7 @@ class OnGreedy(StaticRouter):
         self.loads = new_loads(self.n_workers)
         self.cursor = np.zeros(2, np.int64)
 
-    def candidates(self, key: int) -> Workers:
-        """Return the place of the key; all workers while it has not come yet."""
+    def _candidates(self, key: np.uint64) -> Workers:
         home = self._home(key)
         return np.array([home], np.int32) if home >= 0 else self._all_workers()
 
@@ -144,8 +142,7 @@ class OffGreedy(StaticRouter):
         self.homes = np.full(max(FIRST_CAPACITY, len(given)), -1, np.int64)
         self.homes[ids] = homes
 
-    def candidates(self, key: int) -> Workers:
-        """Return the place of the key."""
+    def _candidates(self, key: np.uint64) -> Workers:
         home = self._home(key)
         return np.array([home], np.int32) if home >= 0 else self._choices(key, 1)
 
@@ -154,12 +151,8 @@ class OffGreedy(StaticRouter):
         route_homes(keys, ids, self._hash_seed, self.homes, self.n_workers, out)
 
 
-def place_by_weight(
-    weights: NDArray[np.float64], n_workers: int, loads: NDArray[np.float64] | None = None
-) -> NDArray[np.int32]:
+def place_by_weight(weights: NDArray[np.float64], n_workers: int) -> NDArray[np.int32]:
     """Return a worker for each weight: the one with the least so far, the lowest of equals."""
-    start = np.zeros(n_workers) if loads is None else loads.astype(np.float64)
-    workers = np.lexsort((np.arange(n_workers), start)).astype(np.int32)
     out = np.empty(len(weights), np.int32)
-    place_greedily(weights, start[workers], workers, out)
+    place_greedily(weights, np.zeros(n_workers), np.arange(n_workers, dtype=np.int32), out)
     return out

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -17,6 +15,7 @@ from unskew.routers.head_choices import DChoices, RoundRobinHead, WChoices
 from unskew.routers.key import KeyGrouping
 from unskew.routers.shuffle import Shuffle
 from unskew.routers.static import OffGreedy, OnGreedy, StaticChoices
+from unskew.spec import did_you_mean, number, pairs
 
 ROUTERS: dict[str, type[Router]] = {
     "key": KeyGrouping,
@@ -85,8 +84,8 @@ def read_schemes(text: str) -> list[Scheme]:
     """
     schemes = []
     for part in text.split(","):
-        name, *pairs = (piece.strip() for piece in part.split(":"))
-        given = dict(_pair(name, pair) for pair in pairs)
+        name, *options = (piece.strip() for piece in part.split(":"))
+        given = pairs(options, f"{name}:name=value:name=value")
         _check(name, given)
         types = parameters_of(ROUTERS[name])
         schemes.append(Scheme(name, {key: _value(key, v, types[key]) for key, v in given.items()}))
@@ -95,37 +94,20 @@ def read_schemes(text: str) -> list[Scheme]:
 
 def _check(name: str, parameters: dict[str, Any]) -> None:
     if name not in ROUTERS:
-        raise ValueError(f"unknown scheme {name!r}{_near(name, ROUTERS)}: use {', '.join(ROUTERS)}")
+        raise ValueError(
+            f"unknown scheme {name!r}{did_you_mean(name, ROUTERS)}: use {', '.join(ROUTERS)}"
+        )
     known = parameters_of(ROUTERS[name])
     for parameter in parameters:
         if parameter not in known:
-            hint = _near(parameter, known)
+            hint = did_you_mean(parameter, known)
             raise ValueError(f"{name} has no parameter {parameter!r}{hint}: use {', '.join(known)}")
-
-
-def _near(name: str, known: Iterable[str]) -> str:
-    close = difflib.get_close_matches(name, known, n=1)
-    return f" (did you mean {close[0]!r}?)" if close else ""
-
-
-def _pair(scheme: str, text: str) -> tuple[str, str]:
-    name, equals, value = (piece.strip() for piece in text.partition("="))
-    if not (name and equals and value):
-        raise ValueError(f"parameters must look like {scheme}:name=value:name=value, got {text!r}")
-    return name, value
 
 
 def _value(name: str, text: str, kind: str) -> Any:
     if "Sequence" in kind:
-        return tuple(_value(name, part, "float") for part in text.split("/"))
+        return tuple(number(name, part, whole=False) for part in text.split("/"))
     if not kind.startswith(("int", "float")):
         return text
-    try:
-        value = float(text)
-    except ValueError:
-        raise ValueError(f"{name} must be a number, got {text!r}") from None
-    if kind.startswith("float"):
-        return value
-    if not value.is_integer():
-        raise ValueError(f"{name} must be a whole number, got {text!r}")
-    return int(value)
+    value = number(name, text, whole=kind.startswith("int"))
+    return value if kind.startswith("int") else float(value)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from unskew.metrics import Imbalance, IntervalSpread, Queueing, Replication
 from unskew.sim.sources import Sources
+from unskew.spec import number
 from unskew.workloads import Chunk
 
 
@@ -34,7 +35,7 @@ class WorkerChange:
         """
         at, _, change = text.strip().partition(":")
         try:
-            record = int(float(at))
+            record = int(number("at", at, whole=True))
             worker = None if change == "+" else int(change.removeprefix("-"))
             if record < 0 or not change.startswith(("+", "-")):
                 raise ValueError
@@ -58,6 +59,11 @@ class Run:
     active: NDArray[np.bool_] = field(init=False)
 
     def __post_init__(self) -> None:
+        if self.changes and not self.sources.scheme.router.elastic:
+            raise ValueError(
+                f"{self.sources.scheme.name} cannot change its workers while it runs: "
+                "use fish or consistent"
+            )
         self.changes = tuple(sorted(self.changes, key=lambda change: change.at))
         most = most_workers(self.sources.n_workers, self.changes)
         self.active = np.arange(most) < self.sources.n_workers
@@ -121,6 +127,7 @@ class Run:
         result = {
             "scheme": str(self.sources.scheme),
             "workers": self.sources.n_workers,
+            "workers_at_end": int(self.active.sum()),
             "sources": self.sources.n_sources,
             "feed": self.sources.feed,
             "records": imbalance["records"],

@@ -13,7 +13,7 @@ from unskew.routers import Scheme, read_schemes
 from unskew.sim.run import Run, WorkerChange, most_workers
 from unskew.sim.sources import Feed, Sources
 from unskew.sketches import Exact
-from unskew.state import at_least
+from unskew.state import whole
 from unskew.workloads import Stream, open_stream
 
 Progress = Callable[[int], None]
@@ -105,7 +105,9 @@ def simulate(
     """
     source = open_stream(stream) if isinstance(stream, str) else stream
     chosen = read_schemes(schemes) if isinstance(schemes, str) else list(schemes)
-    at_least("workers", workers, 1)
+    whole("workers", workers, 1)
+    whole("sources", sources, 1)
+    _check_changes(changes, workers, source.n_records)
     n_ever = most_workers(workers, tuple(changes))
     defaults = queue.defaults(sources) if queue else {}
     runs = [
@@ -133,6 +135,21 @@ def simulate(
             for (a, b), measure in zip(pairs, agreements, strict=True)
         ]
     return out
+
+
+def _check_changes(changes: Sequence[WorkerChange], n_workers: int, n_records: int | None) -> None:
+    """Refuse changes that could not happen."""
+    active, ever = set(range(n_workers)), n_workers
+    for change in sorted(changes, key=lambda change: change.at):
+        if n_records is not None and change.at >= n_records:
+            raise ValueError(f"a change before record {change.at} of {n_records} comes too late")
+        if change.worker is None:
+            active.add(ever)
+            ever += 1
+        elif change.worker not in active or len(active) == 1:
+            raise ValueError(f"worker {change.worker} cannot go before record {change.at}")
+        else:
+            active.remove(change.worker)
 
 
 def _teach(runs: list[Run], stream: Stream, chunk: int) -> None:

@@ -52,10 +52,19 @@ class ColumnFile(FileStream):
             raise ValueError(
                 f"{self.path} has no column {column!r}: choose from {', '.join(schema.names)}"
             )
+        if schema.names.count(column) > 1:
+            raise ValueError(f"{self.path} has several columns {column!r}: rename all but one")
         try:
-            hash_keys(pa.array([], schema.field(column).type))
+            hash_keys(pa.array([], self.read_type(schema.field(column))))
         except TypeError as error:
-            raise ValueError(f"column {column!r} of {self.path}: {error}") from error
+            raise ValueError(f"column {column!r} of {self.path}: {error}{self.hint}") from error
+
+    hint: ClassVar[str] = ""
+    """What may help where a column cannot be hashed."""
+
+    def read_type(self, column: pa.Field) -> pa.DataType:
+        """Return the type that a column will be read as."""
+        return column.type
 
     def _chunk(self, batch: pa.RecordBatch) -> Chunk:
         keys = hash_keys(batch.column(self.key))
@@ -119,6 +128,7 @@ class CsvFile(ColumnFile):
     """
 
     kind: ClassVar[str] = "csv"
+    hint: ClassVar[str] = "; or try type=string"
 
     type: str | None = None
 
@@ -126,6 +136,10 @@ class CsvFile(ColumnFile):
         if self.type not in (None, "string"):
             raise ValueError(f"type must be string or left out, got {self.type!r}")
         super().__post_init__()
+
+    def read_type(self, column: pa.Field) -> pa.DataType:
+        """Return the type that a column will be read as."""
+        return pa.string() if self.type == "string" else column.type
 
     def schema(self) -> pa.Schema:
         """Return the names and types of the file's columns."""

@@ -84,11 +84,13 @@ class FileStream(Stream):
 
 
 def check_file(path: Path) -> None:
-    """Refuse what is no file."""
+    """Refuse what is no file that can be read more than once."""
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a directory: give one file of it")
     if not path.exists():
         raise FileNotFoundError(f"no such file: {path}")
+    if not path.is_file():
+        raise ValueError(f"{path} is no regular file: save the stream to one first")
 
 
 def _text(data: bytes) -> pa.Array:

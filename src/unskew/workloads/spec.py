@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import fields
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from unskew.spec import did_you_mean, number, pairs
 from unskew.workloads.base import Stream
 from unskew.workloads.columns import CsvFile, ParquetFile
 from unskew.workloads.evolving_zipf import EvolvingZipf
@@ -20,6 +20,8 @@ from unskew.workloads.matched import CT, LJ, TW, WP, Matched
 from unskew.workloads.text import EdgeFile, WordFile
 from unskew.workloads.uniform import Uniform
 from unskew.workloads.zipf import Zipf
+
+FORM = "name=value,name=value"
 
 STREAMS: dict[str, type[Generated]] = {
     "zipf": Zipf,
@@ -75,12 +77,12 @@ evolving-zipf, fluctuating-zipf, log-normal, ln1, ln2, matched, wp, tw, ct, lj
     """
     name, _, options = spec.partition(":")
     if name in STREAMS:
-        return _generated(name, _pairs(options.split(",")) if options else {})
+        return _generated(name, pairs(options.split(","), FORM) if options else {})
     path, options = _split_path(spec)
-    given = _pairs(re.split(r",(?=\w+=)", options)) if options else {}
+    given = pairs(re.split(r",(?=\w+=)", options), FORM) if options else {}
     ending = _ending(path)
     if not spec or not (path.exists() or ending or "format" in given or len(path.parts) > 1):
-        hint = _did_you_mean(name, STREAMS)
+        hint = did_you_mean(name, STREAMS)
         known = ", ".join(STREAMS)
         raise ValueError(f"unknown stream {name!r}{hint}: give a file or one of {known}")
     return _file(path, given.pop("format", ending), given)
@@ -101,7 +103,7 @@ def _generated(name: str, given: dict[str, str]) -> Generated:
     cls = STREAMS[name]
     kinds = {f.name: f.type for f in fields(cls)}  # type: ignore[arg-type]
     _refuse_unknown(name, given, kinds)
-    return cls(**{key: _number(key, text, kinds[key] == "int") for key, text in given.items()})
+    return cls(**{key: number(key, text, kinds[key] == "int") for key, text in given.items()})
 
 
 def _file(path: Path, form: str | None, given: dict[str, str]) -> FileStream:
@@ -110,7 +112,7 @@ def _file(path: Path, form: str | None, given: dict[str, str]) -> FileStream:
     if form is None:
         raise ValueError(f"cannot tell the format of {path}: add :format= with one of {known}")
     if form not in FORMATS:
-        raise ValueError(f"unknown format {form!r}{_did_you_mean(form, FORMATS)}: use {known}")
+        raise ValueError(f"unknown format {form!r}{did_you_mean(form, FORMATS)}: use {known}")
     cls = FORMATS[form]
     options = [f.name for f in fields(cls) if f.name != "path"]
     _refuse_unknown(f"{cls.kind} file {path}", given, [*options, "format"])
@@ -130,46 +132,11 @@ def _ending(path: Path) -> str | None:
     return next((form for ending, form in ENDINGS.items() if name.endswith(ending)), None)
 
 
-def _pairs(parts: Iterable[str]) -> dict[str, str]:
-    pairs: dict[str, str] = {}
-    for part in parts:
-        name, equals, value = (piece.strip() for piece in part.partition("="))
-        if not (name and equals and value):
-            raise ValueError(f"options must look like name=value,name=value, got {part!r}")
-        if name in pairs:
-            raise ValueError(f"{name} must be given once, got {pairs[name]} and {value}")
-        pairs[name] = value
-    return pairs
-
-
-def _number(name: str, text: str, whole: bool) -> float:
-    try:
-        return int(text)
-    except ValueError:
-        pass
-    try:
-        value = float(text)
-    except ValueError:
-        value = float("nan")
-    if not abs(value) < float("inf"):
-        raise ValueError(f"{name} must be a number, got {text!r}")
-    if not whole:
-        return value
-    if not value.is_integer():
-        raise ValueError(f"{name} must be a whole number, got {text!r}")
-    return int(value)
-
-
 def _refuse_unknown(owner: str, given: Iterable[str], known: Iterable[str]) -> None:
     names = list(known)
     for name in given:
         if name not in names:
-            hint = _did_you_mean(name, names)
+            hint = did_you_mean(name, names)
             raise ValueError(
                 f"{owner} has no option {name!r}{hint}: choose from {', '.join(names)}"
             )
-
-
-def _did_you_mean(name: str, known: Iterable[str]) -> str:
-    close = get_close_matches(name, known, n=1)
-    return f" (did you mean {close[0]!r}?)" if close else ""
