@@ -149,16 +149,17 @@ def count_record(c, key):
     position, slot = find(c.table, key)
     fresh = slot < 0
     if fresh:
-        if c.sizes[SIZE] < len(c.keys):
+        full = c.sizes[SIZE] == len(c.keys)
+        if full:
+            slot = least_slot(c)
+            c.errors[slot] = c.counts[slot]
+        else:
             slot = np.int32(c.sizes[SIZE])
             c.sizes[SIZE] += 1
-        else:
-            slot = least_slot(c)
-            old_position, _ = find(c.table, c.keys[slot])
-            remove(c.table, old_position)
-            position, _ = find(c.table, key)
-            c.errors[slot] = c.counts[slot]
+        # In before out: taking a key out may move the place that was found for this one.
         insert(c.table, position, key, slot)
+        if full:
+            remove(c.table, find(c.table, c.keys[slot])[0])
         c.keys[slot] = key
     count = c.counts[slot] + 1.0
     c.counts[slot] = count
