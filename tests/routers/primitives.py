@@ -52,7 +52,7 @@ class Reference:
 
     def __init__(self, n_workers: int, *, seed: int = 0, source: int = 0) -> None:
         self.n, self.seed, self.source = n_workers, seed, source
-        self.hash_seed = seed * GOLDEN % 2**64
+        self.hash_seed = (seed + 45) * GOLDEN % 2**64
         self.loads: list[float] = [0] * n_workers
 
     def route(self, key: int) -> int:

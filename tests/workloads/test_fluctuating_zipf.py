@@ -4,6 +4,7 @@ from numpy.typing import NDArray
 
 from unskew.hashing import hash_longs
 from unskew.kernels.choices import route_first
+from unskew.kernels.hashing import hash_seed
 from unskew.workloads import FluctuatingZipf, Zipf
 from unskew.workloads.fluctuating_zipf import _Places
 
@@ -16,7 +17,7 @@ def loads(places: _Places, keys: int, workers: int) -> NDArray[np.float64]:
     """Return the loads from scratch: hash, route, add up."""
     weights = np.arange(1, keys + 1) ** -0.85
     routed = np.empty(keys, np.int64)
-    route_first(hash_longs(places.keys_by_rank + 1), np.uint64(0), workers, routed)
+    route_first(hash_longs(places.keys_by_rank + 1), hash_seed(0), workers, routed)
     return np.bincount(routed, weights / weights.sum(), minlength=workers).astype(np.float64)
 
 

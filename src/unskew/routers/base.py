@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from unskew.hashing import Keys, as_keys
 from unskew.kernels.choices import candidates as write_candidates
 from unskew.kernels.choices import next_prime
-from unskew.kernels.hashing import GOLDEN
+from unskew.kernels.hashing import hash_seed
 from unskew.state import Stateful, whole, within
 
 Workers = NDArray[np.int32]
@@ -90,8 +90,7 @@ class Router(Stateful, ABC):
 
     @property
     def _hash_seed(self) -> np.uint64:
-        # Spread over 64 bits: a small seed would only permute small keys among themselves.
-        return np.uint64(self.seed * int(GOLDEN) % 2**64)
+        return hash_seed(self.seed)
 
     @property
     def _prime(self) -> int:

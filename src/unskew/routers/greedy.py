@@ -90,7 +90,7 @@ class GreedyD(GreedyRouter):
     --------
     >>> router = GreedyD(n_workers=4, d=3)
     >>> router.candidates(7).tolist(), router.route([7] * 6).tolist()
-    ([1, 0, 3], [1, 0, 3, 1, 0, 3])
+    ([0, 3, 1], [0, 3, 1, 0, 3, 1])
 
     References
     ----------
@@ -126,7 +126,7 @@ class PartialKey(GreedyRouter):
     Examples
     --------
     >>> PartialKey(n_workers=4).route([7, 7, 7, 8]).tolist()
-    [1, 0, 1, 2]
+    [0, 3, 0, 1]
 
     Notes
     -----

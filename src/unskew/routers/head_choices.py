@@ -152,7 +152,7 @@ class DChoices(HeadRouter):
 class WChoices(HeadRouter):
     """The head may go to every worker: each of its records to the least loaded of all.
 
-    The imbalance stays below one record a source as long as the head can fill the gaps that the
+    The imbalance stays at a record or two a source as long as the head can fill the gaps that the
     tail leaves. A head key is on up to n workers, any other on two.
 
     Parameters

@@ -22,7 +22,7 @@ class KeyGrouping(Router):
     Examples
     --------
     >>> KeyGrouping(n_workers=4).route([1, 2, 3, 1]).tolist()
-    [2, 0, 0, 2]
+    [0, 1, 2, 0]
     """
 
     splits: ClassVar[bool] = False

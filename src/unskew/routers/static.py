@@ -54,7 +54,7 @@ class StaticChoices(StaticRouter):
     Examples
     --------
     >>> StaticChoices(n_workers=4).route([7, 7, 7, 8]).tolist()
-    [1, 1, 1, 2]
+    [0, 0, 0, 1]
 
     References
     ----------

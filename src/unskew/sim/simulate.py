@@ -101,7 +101,7 @@ def simulate(
     --------
     >>> out = simulate("zipf:z=1.4,keys=100,records=10000,seed=1", "key,pkg,shuffle", workers=4)
     >>> [(r["scheme"], r["replicas"], round(r["relative_imbalance"], 2)) for r in out["results"]]
-    [('key', 100, 1.65), ('pkg', 166, 0.0), ('shuffle', 378, 0.0)]
+    [('key', 100, 1.19), ('pkg', 122, 0.06), ('shuffle', 378, 0.0)]
     """
     source = open_stream(stream) if isinstance(stream, str) else stream
     chosen = read_schemes(schemes) if isinstance(schemes, str) else list(schemes)
