@@ -89,8 +89,7 @@ class TestSpark:
         assert hashed(pa.nulls(3, kind)) == [NULL] * 3
 
     def test_dictionary(self, value: Any, kind: Any, expected: int) -> None:
-        if kind == pa.null():
-            pytest.skip("no dictionary of nothing")
+        kind = pa.string() if kind == pa.null() else kind  # there is no dictionary of nothing
         array = pa.array([value, None, value], kind).dictionary_encode()
         assert hashed(array) == [expected, NULL, expected]
         assert hashed(array[1:]) == [NULL, expected]

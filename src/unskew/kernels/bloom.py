@@ -13,10 +13,16 @@ U1 = np.uint64(1)
 
 
 @inlined
+def first_probe(key):
+    """Return where the probes of a key start, and the step between them."""
+    h = mix(key, SEED)
+    return h, (h >> U32) | U1
+
+
+@inlined
 def contains(counts, probes, key):
     """Say whether a key is in the set: never a false no."""
-    h = mix(key, SEED)
-    step = (h >> U32) | U1
+    h, step = first_probe(key)
     mask = np.uint64(len(counts) - 1)
     for _ in range(probes):
         if counts[h & mask] == 0:
@@ -27,8 +33,7 @@ def contains(counts, probes, key):
 
 @inlined
 def add_key(counts, probes, key):
-    h = mix(key, SEED)
-    step = (h >> U32) | U1
+    h, step = first_probe(key)
     mask = np.uint64(len(counts) - 1)
     for _ in range(probes):
         if counts[h & mask] < FULL:
@@ -39,8 +44,7 @@ def add_key(counts, probes, key):
 @inlined
 def remove_key(counts, probes, key):
     """Take a key out once; a counter that is full stays, for it no longer knows its number."""
-    h = mix(key, SEED)
-    step = (h >> U32) | U1
+    h, step = first_probe(key)
     mask = np.uint64(len(counts) - 1)
     for _ in range(probes):
         if 0 < counts[h & mask] < FULL:
@@ -71,8 +75,7 @@ def multiplicities(counts, probes, keys, out):
     """Write an upper bound of how often each key is in: its least counter."""
     mask = np.uint64(len(counts) - 1)
     for i in range(len(keys)):
-        h = mix(keys[i], SEED)
-        step = (h >> U32) | U1
+        h, step = first_probe(keys[i])
         least = np.int64(FULL)
         for _ in range(probes):
             least = min(least, np.int64(counts[h & mask]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -60,8 +61,8 @@ class ElasticRouter(Router):
         self.speeds[worker] = 0.0
         self._workers_changed()
 
-    def _workers_changed(self) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _workers_changed(self) -> None: ...
 
     @staticmethod
     def _check(capacity: float) -> None:
