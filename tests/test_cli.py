@@ -75,6 +75,14 @@ def test_simulate_for_people_with_everything(tmp_path: Path) -> None:
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
+def test_capacities_are_repeated_to_fit() -> None:
+    out = answer(
+        "simulate", "--scheme", "shuffle", "--workers", "4", "--sources", "1",
+        "--stream", "uniform:keys=10,records=4000", "--capacities", "1,2", "--json",
+    )  # fmt: skip
+    assert out["results"][0]["queueing"]["utilisation"] == pytest.approx([1.0, 0.5, 1.0, 0.5])
+
+
 def test_a_file_is_a_stream(tmp_path: Path) -> None:
     words = tmp_path / "words.txt"
     words.write_text("to be or not to be\n" * 10)

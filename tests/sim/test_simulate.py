@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from unskew import simulate
-from unskew.routers import PartialKey, make_router, read_schemes
+from unskew.routers import ConsistentHash, OffGreedy, PartialKey, make_router, read_schemes
 from unskew.sim import Queue, Sources, WorkerChange
 from unskew.workloads import Chunk, Stream, Zipf, open_stream
 
@@ -131,6 +131,56 @@ def test_workers_come_and_go() -> None:
     assert out["results"][0]["replicas"] > unchanged["replicas"]
 
 
+def test_workers_change_before_the_very_record() -> None:
+    keys = np.concatenate([chunk.keys for chunk in open_stream(SPEC).chunks()])
+    router = ConsistentHash(4)
+    parts = [router.route(keys[:1000])]
+    router.add_worker()
+    parts.append(router.route(keys[1000:2000]))
+    router.remove_worker(0)
+    parts.append(router.route(keys[2000:]))
+    changes = [WorkerChange(2000, worker=0), WorkerChange(1000)]
+    result = simulate(SPEC, "consistent", 4, changes=changes, chunk=700)["results"][0]
+    assert result["loads"] == np.bincount(np.concatenate(parts), minlength=5).tolist()
+    assert result["workers_at_end"] == 4
+    # Balance since the last change, over the four workers that are left.
+    last = np.bincount(parts[2], minlength=5)
+    assert result["relative_imbalance"] == pytest.approx(last.max() / (1000 / 4) - 1)
+
+
+def test_probes_come_after_every_so_many_records() -> None:
+    keys = np.concatenate([chunk.keys for chunk in open_stream(SPEC).chunks()])
+    routers = [PartialKey(6, source=source, load="probing") for source in range(2)]
+    loads = np.zeros(6, np.int64)
+    for start in range(0, len(keys), 500):
+        if start:
+            for router in routers:
+                router.probe(loads, 2)
+        part = keys[start : start + 500]
+        for source, router in enumerate(routers):
+            loads += np.bincount(router.route(part[source::2]), minlength=6)
+    scheme = "pkg:load=probing:probe_records=500"
+    result = simulate(SPEC, scheme, 6, sources=2, chunk=700)["results"][0]
+    assert result["loads"] == loads.tolist()
+
+
+def test_off_greedy_knows_the_frequencies() -> None:
+    keys = np.concatenate([chunk.keys for chunk in open_stream(SPEC).chunks()])
+    router = OffGreedy(5)
+    router.learn(*np.unique(keys, return_counts=True))
+    expected = np.bincount(router.route(keys), minlength=5).tolist()
+    assert simulate(SPEC, "off-greedy", 5, sources=3)["results"][0]["loads"] == expected
+
+
+def test_a_source_knows_its_part_of_the_rate() -> None:
+    queue = Queue(rate=1000.0, service_s=0.004, capacities=[1, 2])
+    known = queue.defaults(4)
+    assert known == {"capacities": [1, 2], "rate": 250.0, "service_s": 0.016}
+    routers = Sources(read_schemes("fish:rate=7")[0], 2, 4, defaults=known).routers
+    assert [router.parameters()["rate"] for router in routers] == [7.0] * 4
+    assert [router.parameters()["service_s"] for router in routers] == [0.016] * 4
+
+
 def test_an_empty_stream_is_measured_too() -> None:
     out = simulate(Edges(np.empty(0), np.empty(0)), ALL, 3, sources=2)
     assert all(r["records"] == r["replicas"] == r["imbalance_final"] == 0 for r in out["results"])
@@ -146,6 +196,7 @@ def test_an_empty_stream_is_measured_too() -> None:
         ({"schemes": "pkg:laod=local"}, "pkg has no parameter 'laod' \\(did you mean 'load'\\?\\)"),
         ({"schemes": "fish:alpha=x"}, "alpha must be a number, got 'x'"),
         ({"schemes": "greedy-d:d=2.5"}, "d must be a whole number, got '2.5'"),
+        ({"schemes": "pkg:load=global:load=local"}, "load must be given once, got global and"),
         ({"schemes": "pkg:load"}, "options must look like pkg:name=value:name=value, got 'load'"),
         ({"changes": [WorkerChange(5)]}, "pkg cannot change its workers while it runs"),
         ({"queue": Queue(capacities=[1.0])}, "capacities must have one entry for each of 4"),

@@ -49,8 +49,6 @@ class Router(Stateful, ABC):
     """Whether the records of one key may go to several workers."""
     elastic: ClassVar[bool] = False
     """Whether workers can be added and removed while it runs."""
-    offline: ClassVar[bool] = False
-    """Whether it must be told all frequencies before it starts."""
 
     def __post_init__(self) -> None:
         whole("n_workers", self.n_workers, 1)
