@@ -31,7 +31,7 @@ test: $(READY)  ## Run the tests, also a part of them uncompiled
 	$(MAKE) --no-print-directory test-uncompiled
 
 test-uncompiled: $(READY)  ## Run the core tests with the kernels as plain Python
-	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -n 2 -m "not jit" tests/kernels tests/sketches tests/routers
+	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -n 2 -m "not jit" tests/kernels tests/sketches tests/routers tests/planners
 
 check: $(READY)  ## Lint, types, import order
 	$(BIN)/ruff check .
@@ -43,11 +43,12 @@ format: $(READY)  ## Format the code
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(READY)  ## Measure routing and simulation speed (JSON in out/)
+bench: $(READY)  ## Measure routing, planning and simulation speed (JSON in out/)
 	@mkdir -p out
 	$(BIN)/python benchmarks/routing.py > out/bench-routing.json
 	$(BIN)/python benchmarks/simulation.py > out/bench-simulation.json
-	@echo "out/bench-routing.json and out/bench-simulation.json"
+	$(BIN)/python benchmarks/planning.py > out/bench-planning.json
+	@echo "out/bench-routing.json, out/bench-simulation.json and out/bench-planning.json"
 
 clean:  ## Remove what was made, but not .venv
 	rm -rf .cache out build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -12,22 +12,32 @@ from typing import Any
 __version__ = "0.1.0"
 
 _HOMES = {
+    "PLANNERS": "unskew.planners",
+    "Plan": "unskew.plan",
     "ROUTERS": "unskew.routers",
     "SKETCHES": "unskew.sketches",
+    "Statistics": "unskew.planners",
+    "make_planner": "unskew.planners",
     "make_router": "unskew.routers",
     "hash_keys": "unskew.hashing",
     "open_stream": "unskew.workloads",
     "simulate": "unskew.sim",
+    "simulate_plans": "unskew.sim",
 }
 
 __all__ = [
+    "PLANNERS",
     "ROUTERS",
     "SKETCHES",
+    "Plan",
+    "Statistics",
     "__version__",
     "hash_keys",
+    "make_planner",
     "make_router",
     "open_stream",
     "simulate",
+    "simulate_plans",
 ]
 
 

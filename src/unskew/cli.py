@@ -28,6 +28,8 @@ app.add_typer(bench, name="bench")
 
 BAD_PATHS = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
 
+SCHEMES = "key,pkg,d-choices,w-choices,shuffle"
+
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 
@@ -80,14 +82,14 @@ def _root(
 
 @app.command()
 def schemes(as_json: Json = False) -> None:
-    """List the schemes with their parameters.
+    """List the schemes and the planners with their parameters.
 
     Try: unskew schemes
     """
-    from unskew.report.tables import scheme_rows, show_schemes
+    from unskew.report.tables import planner_rows, scheme_rows, show_schemes
 
     if as_json:
-        print(json.dumps({"schemes": scheme_rows()}, indent=2))
+        print(json.dumps({"schemes": scheme_rows(), "planners": planner_rows()}, indent=2))
     else:
         show_schemes()
 
@@ -112,8 +114,18 @@ def simulate(
         str, typer.Option(help="A spec, as in zipf:z=1.4,keys=1e4,records=1e6,seed=1, or a file.")
     ],
     scheme: Annotated[
-        str, typer.Option(help="Schemes, as in key,pkg:load=global (see 'unskew schemes').")
-    ] = "key,pkg,d-choices,w-choices,shuffle",
+        str | None,
+        typer.Option(
+            help="Schemes, as in key,pkg:load=global (see 'unskew schemes'); "
+            f"{SCHEMES}; beside planners those to compare with."
+        ),
+    ] = None,
+    planner: Annotated[
+        str | None,
+        typer.Option(
+            help="Planners, as in mixed:resolution=8,readj; they replan after each interval."
+        ),
+    ] = None,
     workers: Annotated[int, typer.Option(help="How many workers.")] = 50,
     sources: Annotated[int, typer.Option(help="How many sources.")] = 5,
     feed: Annotated[
@@ -134,8 +146,17 @@ def simulate(
         typer.Option(help="A worker comes (500000:+) or goes (500000:-3) before that record."),
     ] = None,
     interval: Annotated[
-        int, typer.Option(help="Records over which the spread of the loads is taken.")
-    ] = 10_000,
+        int | None,
+        typer.Option(
+            help="Records over which the spread of the loads is taken (10000), or after which "
+            "planners plan (as long as the stream's own, or records / intervals)."
+        ),
+    ] = None,
+    intervals: Annotated[int | None, typer.Option(help="How many intervals to plan for.")] = None,
+    window: Annotated[int, typer.Option(help="Intervals for which planned keys keep state.")] = 5,
+    fallback: Annotated[
+        str, typer.Option(help="Hash of keys that a plan leaves alone: consistent or key.")
+    ] = "consistent",
     agreement: Annotated[
         bool, typer.Option("--agreement", help="Compare the decisions of every two schemes.")
     ] = False,
@@ -150,10 +171,9 @@ def simulate(
       unskew simulate --stream zipf:z=1.4,keys=1e4,records=1e6,seed=1 --plot a.png
       unskew simulate --scheme key,fish --stream clicks.parquet:key=user_id
       unskew simulate --scheme key,pkg --stream wp:records=1e6 --rate 1e5 --service-us 400
+      unskew simulate --planner mixed,readj --workers 15 --stream fluctuating-zipf:keys=1e5
     """  # noqa: D301
-    from unskew.report.tables import show_simulation
     from unskew.sim import Queue, WorkerChange
-    from unskew.sim import simulate as run
 
     queue = None
     if any(option is not None for option in (rate, service_us, capacities)):
@@ -163,29 +183,65 @@ def simulate(
             capacities=None if capacities is None else _repeat(capacities, workers),
         )
     opened = unskew.open_stream(stream)
+    changes = [WorkerChange.read(text) for text in change or ()]
+    common: dict[str, Any] = {"sources": sources, "queue": queue, "changes": changes}
     if plot is not None:
-        from unskew.report.plots import check_picture, plot_simulation
+        from unskew.report.plots import check_picture
 
         check_picture(plot)
     with _Progress(opened.n_records, quiet=as_json) as progress:
-        out = run(
-            opened,
-            scheme,
-            workers,
-            sources=sources,
-            feed=feed,  # type: ignore[arg-type]
-            queue=queue,
-            changes=[WorkerChange.read(text) for text in change or ()],
-            interval=interval,
-            agreement=agreement,
-            progress=progress,
-        )
+        if planner is None:
+            _only_with_planners(intervals=intervals)
+            out = unskew.simulate(
+                opened,
+                scheme or SCHEMES,
+                workers,
+                feed=feed,
+                interval=interval or 10_000,
+                agreement=agreement,
+                progress=progress,
+                **common,
+            )
+        else:
+            _only_without_planners(agreement=agreement, feed=feed != "round-robin")
+            out = unskew.simulate_plans(
+                opened,
+                planner,
+                workers,
+                schemes=scheme or f"{fallback},pkg,shuffle",
+                interval=interval,
+                intervals=intervals,
+                window=window,
+                fallback=fallback,
+                progress=progress,
+                **common,
+            )
+    _show_simulation(out, plot, as_json, planned=planner is not None)
+
+
+def _only_with_planners(**options: Any) -> None:
+    for name, value in options.items():
+        if value is not None:
+            raise ValueError(f"--{name} needs --planner")
+
+
+def _only_without_planners(**options: Any) -> None:
+    for name, value in options.items():
+        if value:
+            raise ValueError(f"--{name} cannot be used with --planner")
+
+
+def _show_simulation(out: dict[str, Any], plot: Path | None, as_json: bool, planned: bool) -> None:
     if as_json:
         print(json.dumps(out))
     else:
-        show_simulation(out)
+        from unskew.report.tables import show_intervals, show_simulation
+
+        (show_intervals if planned else show_simulation)(out)
     if plot is not None:
-        plot_simulation(out, plot)
+        from unskew.report.plots import plot_intervals, plot_simulation
+
+        (plot_intervals if planned else plot_simulation)(out, plot)
         if not as_json:
             print(f"Picture: {plot}")
 
@@ -221,6 +277,44 @@ def routing(
         print(json.dumps({"results": results}))
     else:
         show_speeds(results)
+
+
+@bench.command()
+def planning(
+    planner: Annotated[str, typer.Option(help="Planners.")] = "mixed,min-table,readj",
+    keys: Annotated[str, typer.Option(help="Numbers of keys.")] = "1e6",
+    workers: Annotated[str, typer.Option(help="Numbers of workers.")] = "15,40",
+    resolution: Annotated[
+        str, typer.Option(help="Resolutions of the compact form; 0: the original key space.")
+    ] = "0,8",
+    f: Annotated[str, typer.Option(help="Fluctuation rates of the workload.")] = "1",
+    intervals: Annotated[int, typer.Option(help="Intervals to plan after.")] = 6,
+    as_json: Json = False,
+) -> None:
+    """Measure how fast planners plan, and how much state their plans move, on one thread.
+
+    For example:
+
+    \b
+      unskew bench planning --keys 1e5 --planner mixed,mixed-bf:resolution=8,readj --f 0.25,0.5,1,2
+    """  # noqa: D301
+    from unskew.report.tables import show_planning
+    from unskew.sim.planning import planning_speed
+
+    with _Progress(None, quiet=as_json) as progress:
+        results = planning_speed(
+            planner,
+            [int(n) for n in _numbers("keys", keys, whole=True)],
+            [int(n) for n in _numbers("workers", workers, whole=True)],
+            resolutions=[int(n) for n in _numbers("resolution", resolution, whole=True)],
+            fluctuations=_numbers("f", f),
+            intervals=intervals,
+            progress=progress,
+        )
+    if as_json:
+        print(json.dumps({"results": results}))
+    else:
+        show_planning(results)
 
 
 def _numbers(name: str, text: str, *, whole: bool = False) -> list[float]:

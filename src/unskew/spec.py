@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields
 from difflib import get_close_matches
+from typing import Any
 
 MOST = 2**63
 """What a number in a spec must be below, unless its parameter says otherwise."""
@@ -59,3 +61,53 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return a hint at the known name that is nearest, if any is near."""
     close = get_close_matches(name, known, n=1)
     return f" (did you mean {close[0]!r}?)" if close else ""
+
+
+def init_fields(cls: type[Any]) -> dict[str, str]:
+    """Return the parameters of a dataclass, with their types as written."""
+    return {f.name: str(f.type) for f in fields(cls) if f.init}
+
+
+def read_named(
+    kind: str,
+    text: str,
+    table: Mapping[str, type[Any]],
+    parameters_of: Callable[[Any], dict[str, str]] = init_fields,
+) -> list[tuple[str, dict[str, Any]]]:
+    """Return the names that a string gives, each with its parameters: ``a,b:name=value``."""
+    named = []
+    for part in text.split(","):
+        name, *options = (piece.strip() for piece in part.split(":"))
+        given = pairs(options, f"{name}:name=value:name=value")
+        check_named(kind, name, table, given, parameters_of)
+        types = parameters_of(table[name])
+        named.append((name, {key: _value(key, v, types[key]) for key, v in given.items()}))
+    return named
+
+
+def check_named(
+    kind: str,
+    name: str,
+    table: Mapping[str, type[Any]],
+    parameters: Iterable[str],
+    parameters_of: Callable[[Any], dict[str, str]] = init_fields,
+) -> None:
+    """Refuse a name that a table does not have, and parameters that it does not take."""
+    if name not in table:
+        raise ValueError(
+            f"unknown {kind} {name!r}{did_you_mean(name, table)}: use {', '.join(table)}"
+        )
+    known = parameters_of(table[name])
+    for parameter in parameters:
+        if parameter not in known:
+            hint = did_you_mean(parameter, known)
+            raise ValueError(f"{name} has no parameter {parameter!r}{hint}: use {', '.join(known)}")
+
+
+def _value(name: str, text: str, kind: str) -> Any:
+    if "Sequence" in kind:
+        return tuple(number(name, part, whole=False) for part in text.split("/"))
+    if not kind.startswith(("int", "float")):
+        return text
+    value = number(name, text, whole=kind.startswith("int"))
+    return value if kind.startswith("int") else float(value)

@@ -152,26 +152,26 @@ def bucket_of(value):
 
 
 @kernel
-def queue(workers, interval_s, service_s, free_s, loads, buckets, totals):
-    """Send records through their workers' queues, first in first out.
+def queue(workers, arrivals_s, release_s, service_s, free_s, loads, buckets, totals):
+    """Send records through their workers' queues, first in first out, none before its release.
 
     ``service_s`` and ``free_s`` (when a worker will be idle) are per worker; ``totals`` holds the
     records so far, the sum and the maximum of the latencies.
     """
-    now, total, longest = totals[0], totals[1], totals[2]
+    total, longest = totals[1], totals[2]
     shortest = service_s[0]
     for seconds in service_s:
         shortest = min(shortest, seconds)
     first = bucket_of(shortest)
     for i in range(len(workers)):
         worker = workers[i]
-        arrival = now * interval_s
         # Not finish - arrival: a record that does not wait takes exactly its service time.
-        latency = max(free_s[worker] - arrival, 0.0) + service_s[worker]
-        free_s[worker] = arrival + latency
+        start_s = max(free_s[worker], release_s)
+        latency = max(start_s - arrivals_s[i], 0.0) + service_s[worker]
+        free_s[worker] = arrivals_s[i] + latency
         loads[worker] += 1
         buckets[min(bucket_of(latency) - first, BUCKETS - 1)] += 1
         total += latency
         longest = max(longest, latency)
-        now += 1.0
-    totals[0], totals[1], totals[2] = now, total, longest
+    totals[0] += len(workers)
+    totals[1], totals[2] = total, longest

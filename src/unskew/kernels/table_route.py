@@ -49,6 +49,15 @@ def route_homes(keys, ids, seed, homes, n_workers, out):
 
 
 @kernel
+def route_entries(keys, table, homes, out):
+    """Overwrite the workers of keys that have an entry; a home of -1 is void."""
+    for i in range(len(keys)):
+        key_id = find(table, keys[i])[1]
+        if key_id >= 0 and homes[key_id] >= 0:
+            out[i] = homes[key_id]
+
+
+@kernel
 def find_buckets(keys, seed, n_buckets, out):
     for i in range(len(keys)):
         out[i] = bucket_of(keys[i], seed, n_buckets)

@@ -68,10 +68,19 @@ class Queueing(Measure):
         self._totals = np.zeros(3)
 
     def update(self, keys: ArrayLike, workers: ArrayLike) -> None:
-        """Take in a chunk of records; the keys do not matter."""
+        """Take in a chunk of records, the next that arrive; the keys do not matter."""
+        accepted = self._accept(keys, workers)
+        numbers = self._totals[0] + np.arange(len(accepted))
+        self.serve(accepted, numbers / float(self.arrival_rate))
+
+    def serve(
+        self, workers: NDArray[np.int32], arrivals_s: NDArray[np.float64], release_s: float = 0.0
+    ) -> None:
+        """Take in records that arrived at given times and were held back until ``release_s``."""
         queue(
-            self._accept(keys, workers),
-            1 / float(self.arrival_rate),
+            workers,
+            arrivals_s,
+            release_s,
             self._services_s,
             self._free_s,
             self._loads,

@@ -58,6 +58,47 @@ def plot_simulation(simulation: dict[str, Any], path: str | Path) -> None:
     plt.close(figure)
 
 
+def plot_intervals(simulation: dict[str, Any], path: str | Path) -> None:
+    """Draw the results of `unskew.simulate_plans` into a PNG, PDF or SVG file."""
+    check_picture(Path(path))
+    import matplotlib
+
+    matplotlib.use("agg")
+    from matplotlib import pyplot as plt
+
+    panels = (
+        ("max_over_mean", "Busiest worker / mean load (1 is ideal)", 1),
+        ("moved_fraction", "State moved after the interval, %", 100),
+        ("entries", "Entries of the routing table", 1),
+        ("plan_s", "Planning time, ms", 1000),
+    )
+    figure, grid = plt.subplots(2, 2, figsize=(12, 7.5), layout="constrained")
+    for axes, (name, title, factor) in zip(grid.flat, panels, strict=True):
+        for i, result in enumerate(simulation["results"]):
+            rows = [row for row in result["intervals"] if name in row]
+            axes.plot(
+                [row["interval"] for row in rows],
+                [factor * row[name] for row in rows],
+                color=COLOURS[i % len(COLOURS)],
+                linestyle=DASHES[i // len(COLOURS) % len(DASHES)],
+                marker=MARKERS[i % len(MARKERS)],
+                label=result["scheme"] + " (ideal)" * (result["scheme"] == "shuffle"),
+            )
+        axes.set_title(title, fontsize=10)
+        axes.set_xlabel("interval")
+        axes.set_ylim(bottom=None if name == "max_over_mean" else 0)
+        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.grid(True, alpha=0.25)
+        axes.spines[["top", "right"]].set_visible(False)
+    handles = grid.flat[0].get_legend_handles_labels()
+    figure.legend(*handles, loc="outside lower center", ncols=6)
+    figure.suptitle(
+        f"{simulation['stream']['spec']}    {simulation['workers']} workers", fontsize=11
+    )
+    figure.savefig(path, dpi=120)
+    plt.close(figure)
+
+
 def _draw_time(axes: Axes, result: dict[str, Any], style: dict[str, Any]) -> None:
     series = result["through_time"]
     # Below a tenth of a record there is nothing to see, and zero has no logarithm.

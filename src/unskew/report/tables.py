@@ -8,6 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from unskew.planners import PLANNERS
 from unskew.routers import ROUTERS
 from unskew.workloads import STREAMS, summaries
 
@@ -33,6 +34,18 @@ def scheme_rows() -> list[dict[str, Any]]:
     return rows
 
 
+def planner_rows() -> list[dict[str, Any]]:
+    """Return what there is to know of every planner, in the order of the table."""
+    return [
+        {
+            "planner": name,
+            "summary": (planner.__doc__ or "").partition("\n")[0],
+            "parameters": {f.name: f.default for f in fields(planner)},
+        }
+        for name, planner in PLANNERS.items()
+    ]
+
+
 def stream_rows() -> list[dict[str, Any]]:
     """Return what there is to know of every generated stream."""
     lines = summaries()
@@ -47,13 +60,17 @@ def stream_rows() -> list[dict[str, Any]]:
 
 
 def show_schemes() -> None:
-    """Print the schemes."""
+    """Print the schemes and the planners."""
     table = Table("scheme", "what it does", "splits keys", "parameters")
     for row in scheme_rows():
         given = {k: v for k, v in row["parameters"].items() if k not in ("seed", "source")}
         table.add_row(
             row["scheme"], row["summary"], "yes" if row["splits_keys"] else "no", _pairs(given)
         )
+    _print(table)
+    table = Table("planner", "what it does", "parameters")
+    for row in planner_rows():
+        table.add_row(row["planner"], row["summary"], _pairs(row["parameters"]))
     _print(table)
 
 
@@ -99,6 +116,59 @@ def show_simulation(simulation: dict[str, Any]) -> None:
             f"(Jaccard {pair['jaccard']:.1%})",
             highlight=False,
         )
+
+
+def show_intervals(simulation: dict[str, Any]) -> None:
+    """Print the results of `unskew.simulate_plans`."""
+    results = simulation["results"]
+    console = _console()
+    console.print(
+        f"{simulation['stream']['spec']}: {len(results[0]['intervals'])} intervals of "
+        f"{simulation['interval_records']:,} records; {simulation['workers']} workers",
+        highlight=False,
+    )
+    table = Table("scheme")
+    for heading in ("busiest / mean", "planned", "state moved", "entries", "planning", "short"):
+        table.add_column(heading, justify="right")
+    for r in results:
+        rows = [row for row in r["intervals"] if "plan_s" in row]
+        shown = [""] * 5
+        if rows:
+            planned = sum(row["planned_max_over_mean"] for row in rows) / len(rows)
+            shown = [
+                f"{planned:.3f}",
+                f"{r['moved_fraction_mean']:.1%}",
+                f"{r['entries_mean']:,.0f}",
+                _seconds(r["plan_s_mean"]),
+                f"{sum(bool(row['falls_short']) for row in rows)} of {len(rows)}",
+            ]
+        name = "shuffle (ideal)" if r["scheme"] == "shuffle" else r["scheme"]
+        table.add_row(name, f"{r['max_over_mean_mean']:.3f}", *shown)
+    console.print(table)
+    console.print("Means over the intervals; a plan made after one holds in the next.")
+    if "queueing" in results[0]:
+        _show_queueing(console, results)
+
+
+def show_planning(results: list[dict[str, Any]]) -> None:
+    """Print the results of a planning benchmark."""
+    table = Table("planner")
+    headings = ("keys", "workers", "f", "resolution", "planning", "state moved", "entries")
+    for heading in (*headings, "busiest / mean"):
+        table.add_column(heading, justify="right")
+    for r in results:
+        table.add_row(
+            r["planner"],
+            f"{r['keys']:,}",
+            str(r["workers"]),
+            f"{r['f']:g}",
+            str(r["resolution"] or "-"),
+            _seconds(r["plan_s"]),
+            f"{r['moved_fraction']:.1%}",
+            f"{r['table_entries']:,}",
+            f"{r['max_over_mean']:.3f}",
+        )
+    _print(table)
 
 
 def show_speeds(results: list[dict[str, Any]]) -> None:

@@ -48,6 +48,7 @@ class ElasticRouter(Router):
     def add_worker(self, capacity: float = 1.0) -> int:
         """Take in a new worker; return its number."""
         self._check(capacity)
+        self._check_change()
         self.speeds = np.append(self.speeds, capacity)
         self._workers_changed()
         return len(self.speeds) - 1
@@ -58,11 +59,15 @@ class ElasticRouter(Router):
             raise ValueError(f"worker {worker} is not active; active: {self.workers.tolist()}")
         if len(self.workers) == 1:
             raise ValueError("the last worker cannot be removed")
+        self._check_change()
         self.speeds[worker] = 0.0
         self._workers_changed()
 
     @abstractmethod
     def _workers_changed(self) -> None: ...
+
+    def _check_change(self) -> None:
+        """Refuse a change of workers where there can be none."""
 
     @staticmethod
     def _check(capacity: float) -> None:

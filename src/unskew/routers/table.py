@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
 
 from unskew.routers.base import Router
@@ -15,7 +15,7 @@ from unskew.routers.head_choices import DChoices, RoundRobinHead, WChoices
 from unskew.routers.key import KeyGrouping
 from unskew.routers.shuffle import Shuffle
 from unskew.routers.static import OffGreedy, OnGreedy, StaticChoices
-from unskew.spec import did_you_mean, number, pairs
+from unskew.spec import check_named, init_fields, read_named
 
 ROUTERS: dict[str, type[Router]] = {
     "key": KeyGrouping,
@@ -57,7 +57,7 @@ class Scheme:
 
 def parameters_of(router: type[Router]) -> dict[str, str]:
     """Return the parameters of a scheme besides its workers, with their types."""
-    return {f.name: str(f.type) for f in fields(router) if f.init and f.name != "n_workers"}
+    return {name: kind for name, kind in init_fields(router).items() if name != "n_workers"}
 
 
 def make_router(name: str, n_workers: int, **parameters: Any) -> Router:
@@ -68,7 +68,7 @@ def make_router(name: str, n_workers: int, **parameters: Any) -> Router:
     >>> make_router("pkg", 8, load="global")
     PartialKey(n_workers=8, seed=0, source=0, load='global', probe_records=100000)
     """
-    _check(name, parameters)
+    check_named("scheme", name, ROUTERS, parameters, parameters_of)
     return ROUTERS[name](n_workers, **parameters)
 
 
@@ -82,32 +82,5 @@ def read_schemes(text: str) -> list[Scheme]:
     >>> [str(scheme) for scheme in read_schemes("key,pkg:load=global,fish:alpha=0.5:epoch=1e4")]
     ['key', 'pkg:load=global', 'fish:alpha=0.5:epoch=10000']
     """
-    schemes = []
-    for part in text.split(","):
-        name, *options = (piece.strip() for piece in part.split(":"))
-        given = pairs(options, f"{name}:name=value:name=value")
-        _check(name, given)
-        types = parameters_of(ROUTERS[name])
-        schemes.append(Scheme(name, {key: _value(key, v, types[key]) for key, v in given.items()}))
-    return schemes
-
-
-def _check(name: str, parameters: dict[str, Any]) -> None:
-    if name not in ROUTERS:
-        raise ValueError(
-            f"unknown scheme {name!r}{did_you_mean(name, ROUTERS)}: use {', '.join(ROUTERS)}"
-        )
-    known = parameters_of(ROUTERS[name])
-    for parameter in parameters:
-        if parameter not in known:
-            hint = did_you_mean(parameter, known)
-            raise ValueError(f"{name} has no parameter {parameter!r}{hint}: use {', '.join(known)}")
-
-
-def _value(name: str, text: str, kind: str) -> Any:
-    if "Sequence" in kind:
-        return tuple(number(name, part, whole=False) for part in text.split("/"))
-    if not kind.startswith(("int", "float")):
-        return text
-    value = number(name, text, whole=kind.startswith("int"))
-    return value if kind.startswith("int") else float(value)
+    named = read_named("scheme", text, ROUTERS, parameters_of)
+    return [Scheme(name, given) for name, given in named]

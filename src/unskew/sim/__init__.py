@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from unskew.sim.intervals import simulate_plans
+from unskew.sim.lines import Migration
 from unskew.sim.run import Run, WorkerChange
 from unskew.sim.simulate import Queue, simulate
 from unskew.sim.sources import Sources
 
-__all__ = ["Queue", "Run", "Sources", "WorkerChange", "simulate"]
+__all__ = ["Migration", "Queue", "Run", "Sources", "WorkerChange", "simulate", "simulate_plans"]

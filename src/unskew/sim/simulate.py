@@ -107,7 +107,7 @@ def simulate(
     chosen = read_schemes(schemes) if isinstance(schemes, str) else list(schemes)
     whole("workers", workers, 1)
     whole("sources", sources, 1)
-    _check_changes(changes, workers, source.n_records)
+    check_changes(changes, workers, source.n_records)
     n_ever = most_workers(workers, tuple(changes))
     defaults = queue.defaults(sources) if queue else {}
     runs = [
@@ -137,7 +137,7 @@ def simulate(
     return out
 
 
-def _check_changes(changes: Sequence[WorkerChange], n_workers: int, n_records: int | None) -> None:
+def check_changes(changes: Sequence[WorkerChange], n_workers: int, n_records: int | None) -> None:
     """Refuse changes that could not happen."""
     active, ever = set(range(n_workers)), n_workers
     for change in sorted(changes, key=lambda change: change.at):

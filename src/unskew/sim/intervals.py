@@ -1,0 +1,212 @@
+"""Interval simulation: planners over a stream that is cut into intervals, a plan after each."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from unskew.metrics import Queueing
+from unskew.planners import Plan, Planner, Window, read_planners
+from unskew.routers import Scheme, read_schemes
+from unskew.sim.lines import Line, Migration, PlannerLine, SchemeLine
+from unskew.sim.run import WorkerChange, most_workers
+from unskew.sim.simulate import Progress, Queue, check_changes
+from unskew.sim.sources import Sources
+from unskew.state import whole
+from unskew.workloads import Chunk, Stream, open_stream
+
+LARGEST_CHUNK = 65_536
+
+
+def simulate_plans(
+    stream: Stream | str,
+    planners: str | dict[str, Planner],
+    workers: int,
+    *,
+    schemes: str | Sequence[Scheme] = (),
+    sources: int = 1,
+    interval: int | None = None,
+    intervals: int | None = None,
+    window: Window | int = 5,
+    fallback: str = "consistent",
+    queue: Queue | None = None,
+    migration: Migration | None = None,
+    changes: Sequence[WorkerChange] = (),
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """Send a stream through planners that replan after every interval, and measure each interval.
+
+    Parameters
+    ----------
+    stream
+        A stream, or its spec (`unskew.open_stream`).
+    planners
+        Planners by name, or a string that names them, as in ``"mixed:resolution=8,readj"``.
+    workers, sources
+        How many there are; sources matter to online schemes only.
+    schemes
+        Online schemes to compare with; ``shuffle`` is the ideal.
+    interval, intervals
+        Records in an interval (the stream's own, or its length over ``intervals``), and how many
+        of them to run (all).
+    window
+        For how many intervals a record leaves state; or a `Window`, which also says how much, and
+        what a record costs.
+    fallback
+        The hash of keys without an entry: ``consistent`` or ``key``.
+    queue, migration
+        Service times and the arrival rate, for throughput and latency; and how long a migration
+        takes, during which moved keys pause. Without a queue a new plan holds at once.
+    changes
+        Workers that come and go, after the interval in which they do; a scheme that is not elastic
+        starts anew with the workers there are.
+    progress
+        Is called with the number of records done since the last call.
+
+    Returns
+    -------
+    dict
+        ``stream``: what it is; ``results``: for each line the measures of all intervals, and means.
+
+    Examples
+    --------
+    >>> spec = "fluctuating-zipf:keys=1000,records=40000,interval=10000,workers=5,seed=1"
+    >>> out = simulate_plans(spec, "mixed", workers=5, schemes="shuffle", fallback="key")
+    >>> [row["falls_short"] for row in out["results"][0]["intervals"]]
+    ['', '', '', '']
+    """
+    source = open_stream(stream) if isinstance(stream, str) else stream
+    whole("workers", workers, 1)
+    whole("sources", sources, 1)
+    check_changes(changes, workers, source.n_records)
+    if queue is not None and not math.isfinite(queue.rate):
+        raise ValueError("planners need a finite arrival rate: intervals take time")
+    staff = _Staff(workers, queue, list(changes))
+    lines = _lines(
+        planners, schemes, staff, sources=sources, fallback=fallback, migration=migration
+    )
+    length = _interval(source, interval, intervals)
+    rate, at = queue.rate if queue else 1.0, 0
+    window = Window(window) if isinstance(window, int) else window
+    for chunk, ends in _cut(source, length, intervals):
+        arrivals_s = (at + np.arange(len(chunk.keys))) / rate
+        window.update(chunk.keys)
+        for line in lines:
+            line.take(chunk, arrivals_s)
+        at += len(chunk.keys)
+        if ends:
+            _end_interval(lines, staff, window, at, at / rate)
+        if progress is not None:
+            progress(len(chunk.keys))
+    for line in lines:
+        line.finish()
+        if at % length:
+            line.end(staff.capacities)
+    return {
+        "stream": source.describe(),
+        "workers": workers,
+        "interval_records": length,
+        "results": [line.result() for line in lines],
+    }
+
+
+class _Staff:
+    """The workers: their capacities, 0 for one that is not there (yet)."""
+
+    def __init__(self, workers: int, queue: Queue | None, changes: list[WorkerChange]) -> None:
+        self.workers, self.queue = workers, queue
+        self.n_ever = most_workers(workers, tuple(changes))
+        self.capacities = np.zeros(self.n_ever)
+        given = None if queue is None else queue.capacities
+        self.capacities[:workers] = 1.0 if given is None else given
+        self.changes = sorted(changes, key=lambda change: change.at)
+        self.known = workers
+
+    def queues(self) -> Queueing | None:
+        return self.queue.model(self.workers, self.n_ever) if self.queue else None
+
+    def change(self, at: int) -> None:
+        """Carry out the changes up to a record."""
+        due = [change for change in self.changes if change.at <= at]
+        self.changes = self.changes[len(due) :]
+        for change in due:
+            if change.worker is None:
+                self.capacities[self.known] = 1.0
+                self.known += 1
+            else:
+                self.capacities[change.worker] = 0.0
+
+
+def _lines(
+    planners: str | dict[str, Planner],
+    schemes: str | Sequence[Scheme],
+    staff: _Staff,
+    *,
+    sources: int,
+    fallback: str,
+    migration: Migration | None,
+) -> list[Line]:
+    queue = staff.queue
+    chosen = read_planners(planners) if isinstance(planners, str) else planners
+    if isinstance(schemes, str):
+        schemes = read_schemes(schemes)
+    plan = Plan.empty(staff.capacities[: staff.workers].tolist(), fallback=fallback)
+    pauses = (migration or Migration()) if queue else None
+    lines: list[Line] = [
+        PlannerLine(name, staff.n_ever, staff.queues(), planner, plan, pauses)
+        for name, planner in chosen.items()
+    ]
+    defaults = queue.defaults(sources) if queue else {}
+    for scheme in schemes:
+        routers = Sources(scheme, staff.workers, sources, defaults=defaults)
+        lines.append(SchemeLine(str(scheme), staff.n_ever, staff.queues(), routers))
+    return lines
+
+
+def _end_interval(
+    lines: list[Line], staff: _Staff, window: Window, at: int, boundary_s: float
+) -> None:
+    for line in lines:
+        line.end(staff.capacities)
+    staff.change(at)
+    statistics = window.close(staff.capacities[: staff.known])
+    for line in lines:
+        line.replan(statistics, boundary_s)
+
+
+def _interval(stream: Stream, interval: int | None, intervals: int | None) -> int:
+    """Return the records in an interval: as given, the stream's own, or its length over them."""
+    if intervals is not None:
+        whole("intervals", intervals, 1)
+    if interval is None:
+        interval = getattr(stream, "interval", None)
+    if interval is None and intervals is not None and stream.n_records:
+        interval = -(-stream.n_records // intervals)
+    if interval is None:
+        raise ValueError("how long is an interval? give its records, or the number of intervals")
+    whole("interval", interval, 1)
+    return interval
+
+
+def _cut(stream: Stream, length: int, intervals: int | None) -> Iterator[tuple[Chunk, bool]]:
+    """Return the stream in chunks that no interval ends within, and whether one ends after it."""
+    left = math.inf if intervals is None else intervals
+    size = math.ceil(length / math.ceil(length / LARGEST_CHUNK))
+    filled = 0
+    for chunk in stream.chunks(size):
+        part = chunk
+        while len(part.keys) and left > 0:
+            cut = min(length - filled, len(part.keys))
+            sources = part.source_keys
+            yield (
+                Chunk(part.keys[:cut], None if sources is None else sources[:cut]),
+                filled + cut == length,
+            )
+            part = Chunk(part.keys[cut:], None if sources is None else sources[cut:])
+            filled = (filled + cut) % length
+            left -= filled == 0
+        if left <= 0:
+            return
