@@ -67,7 +67,7 @@ class Workflow:
     sticky: bool = False
     psi: NDArray[np.int32] = field(init=False)
     eta: NDArray[np.int64] = field(init=False)
-    """Items with entries, those with the least state first."""
+    """Items with entries, those with the least state first, of equals those with the least cost."""
     table_counts: NDArray[np.int64] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -77,7 +77,7 @@ class Workflow:
             gamma = migration_priority(items.costs, items.states, self.beta)
             self.psi = descending(gamma).astype(np.int32)
         listed = np.flatnonzero(items.starts != items.hashed)
-        self.eta = listed[np.argsort(items.states[listed], kind="stable")]
+        self.eta = listed[np.lexsort((items.costs[listed], items.states[listed]))]
         self.table_counts = np.cumsum(items.counts[self.eta])
 
     @cached_property

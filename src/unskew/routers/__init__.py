@@ -10,6 +10,7 @@ from unskew.routers.fish import Fish
 from unskew.routers.greedy import GreedyD, PartialKey
 from unskew.routers.head_choices import DChoices, RoundRobinHead, WChoices
 from unskew.routers.key import KeyGrouping
+from unskew.routers.planned import TableRouter
 from unskew.routers.shuffle import Shuffle
 from unskew.routers.static import OffGreedy, OnGreedy, StaticChoices
 from unskew.routers.table import ROUTERS, Scheme, make_router, read_schemes
@@ -32,6 +33,7 @@ __all__ = [
     "Scheme",
     "Shuffle",
     "StaticChoices",
+    "TableRouter",
     "WChoices",
     "make_router",
     "read_schemes",
