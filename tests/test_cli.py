@@ -186,3 +186,112 @@ def test_help_and_version_do_not_load_numba() -> None:
     assert done.returncode == 0, done.stderr
     assert "simulate" in done.stdout
     assert unskew("--version").stdout.startswith("unskew 0.")
+
+
+PLANNED = ["simulate", "--stream", SMALL, "--workers", "4", "--planner"]
+TINY = ["bench", "planning", "--keys", "200", "--workers", "3"]
+
+
+def test_planners_are_simulated_beside_schemes() -> None:
+    out = answer(
+        *PLANNED, "mixed:resolution=8,readj", "--scheme", "shuffle", "--intervals", "5",
+        "--window", "2", "--change", "2e3:+", "--json",
+    )  # fmt: skip
+    assert out["stream"]["spec"] == SMALL
+    assert (out["workers"], out["interval_records"]) == (4, 1000)
+    names = [result["scheme"] for result in out["results"]]
+    assert names == ["mixed:resolution=8", "readj", "shuffle"]
+    for result in out["results"]:
+        rows = result["intervals"]
+        assert [sum(row["loads"]) for row in rows] == [row["records"] for row in rows] == [1000] * 5
+        assert [row["workers"] for row in rows] == [4, 4, 5, 5, 5]
+        assert {"max_over_mean", "plan_s", "moved_fraction", "entries"} <= rows[0].keys() or (
+            result["scheme"] == "shuffle" and "plan_s" not in rows[0]
+        )
+    assert out["results"][2]["max_over_mean_mean"] < 1.01
+
+
+def test_planners_for_people_with_everything(tmp_path: Path) -> None:
+    picture = tmp_path / "out.png"
+    done = unskew(
+        *PLANNED, "mixed,simple", "--interval", "700", "--rate", "1000", "--service-us", "3000",
+        "--capacities", "1,2", "--change", "2000:-1", "--plot", str(picture),
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "8 intervals of 700 records; 4 workers" in done.stdout
+    for word in ("busiest / mean", "state moved", "planning", "simple", "(ideal)", "throughput"):
+        assert word in done.stdout
+    # What planners are compared with when no schemes are given.
+    assert "consistent" in done.stdout
+    assert "pkg" in done.stdout
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_bench_planning_prints_what_is_promised() -> None:
+    out = answer(
+        *TINY[:-1], "3,4", "--planner", "mixed,min-table:resolution=4,readj", "--resolution",
+        "0,8", "--intervals", "2", "--f", "0.5", "--json",
+    )  # fmt: skip
+    promised = {
+        "planner", "keys", "workers", "resolution", "plan_s", "moved_fraction", "table_entries",
+        "max_over_mean",
+    }  # fmt: skip
+    rows = out["results"]
+    assert all(promised <= row.keys() for row in rows)
+    each = [("mixed", 0), ("mixed", 8), ("min-table:resolution=4", 4), ("readj", 0)]
+    expected = [(*planner, 200, workers) for workers in (3, 4) for planner in each]
+    names = ("planner", "resolution", "keys", "workers")
+    assert [tuple(row[name] for name in names) for row in rows] == expected
+    for row in rows:
+        assert row["plan_s"] > 0
+        assert 0 <= row["moved_fraction"] <= 1
+        assert 0 <= row["table_entries"] <= 200
+        assert row["max_over_mean"] >= 1
+
+
+def test_bench_planning_for_people() -> None:
+    done = unskew(*TINY, "--planner", "mixed", "--resolution", "0", "--intervals", "2")
+    assert done.returncode == 0, done.stderr
+    assert "state moved" in done.stdout
+    assert "mixed" in done.stdout
+
+
+def test_planners_are_listed() -> None:
+    planners = {
+        row["planner"]: row["parameters"] for row in answer("schemes", "--json")["planners"]
+    }
+    assert planners["mixed"]["max_entries"] == 3000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ([*PLANNED, "mxied", "--intervals", "3"], "did you mean 'mixed'?"),
+        ([*PLANNED, "mixed:resolution=3", "--intervals", "3"], "power of two"),
+        ([*PLANNED, "mixed"], "how long is an interval?"),
+        ([*PLANNED, "mixed", "--interval", "9", "--agreement"], "--agreement cannot be used"),
+        ([*PLANNED, "mixed", "--interval", "9", "--service-us", "9"], "a finite arrival rate"),
+        (
+            [*PLANNED, "mixed", "--interval", "9", "--fallback", "key", "--change", "9:+"],
+            "with the fallback 'key' workers cannot change: use 'consistent'",
+        ),
+        (["simulate", "--stream", SMALL, "--intervals", "3"], "--intervals needs --planner"),
+        ([*TINY, "--planner", "redj"], "did you mean 'readj'?"),
+        ([*TINY, "--resolution", "3"], "power of two"),
+    ],
+)
+def test_bad_plans_are_one_line_and_exit_code_2(arguments: list[str], complaint: str) -> None:
+    test_bad_input_is_one_line_and_exit_code_2(arguments, complaint)
+
+
+def test_an_interval_of_no_records_is_refused() -> None:
+    arguments = ["simulate", "--stream", SMALL, "--scheme", "key", "--interval", "0"]
+    test_bad_input_is_one_line_and_exit_code_2(arguments, "interval must be at least 1, got 0")
+
+
+def test_planners_over_an_empty_file(tmp_path: Path) -> None:
+    (tmp_path / "no.txt").write_text("")
+    arguments = ["--stream", str(tmp_path / "no.txt"), "--planner", "mixed", "--interval", "9"]
+    done = unskew("simulate", *arguments)
+    assert done.returncode in (0, 2)
+    assert "Traceback" not in done.stderr

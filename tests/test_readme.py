@@ -21,7 +21,8 @@ SHELL = [
 
 
 @pytest.mark.parametrize("code", PYTHON)
-def test_python_examples_run(code: str) -> None:
+def test_python_examples_run(code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     exec(compile(code, "README.md", "exec"), {})
 
 
@@ -41,6 +42,7 @@ def test_there_are_examples() -> None:
 
 
 def test_every_scheme_is_named() -> None:
+    from unskew.planners import PLANNERS
     from unskew.routers import ROUTERS
 
-    assert all(f"`{name}`" in README for name in ROUTERS)
+    assert all(f"`{name}`" in README for name in [*ROUTERS, *PLANNERS])

@@ -153,10 +153,13 @@ def simulate(
         ),
     ] = None,
     intervals: Annotated[int | None, typer.Option(help="How many intervals to plan for.")] = None,
-    window: Annotated[int, typer.Option(help="Intervals for which planned keys keep state.")] = 5,
+    window: Annotated[
+        int | None, typer.Option(help="Intervals for which planned keys keep state (5).")
+    ] = None,
     fallback: Annotated[
-        str, typer.Option(help="Hash of keys that a plan leaves alone: consistent or key.")
-    ] = "consistent",
+        str | None,
+        typer.Option(help="Hash of keys that a plan leaves alone: consistent (default) or key."),
+    ] = None,
     agreement: Annotated[
         bool, typer.Option("--agreement", help="Compare the decisions of every two schemes.")
     ] = False,
@@ -191,19 +194,20 @@ def simulate(
         check_picture(plot)
     with _Progress(opened.n_records, quiet=as_json) as progress:
         if planner is None:
-            _only_with_planners(intervals=intervals)
+            _only_with_planners(intervals=intervals, window=window, fallback=fallback)
             out = unskew.simulate(
                 opened,
                 scheme or SCHEMES,
                 workers,
                 feed=feed,
-                interval=interval or 10_000,
+                interval=10_000 if interval is None else interval,
                 agreement=agreement,
                 progress=progress,
                 **common,
             )
         else:
             _only_without_planners(agreement=agreement, feed=feed != "round-robin")
+            fallback = fallback or "consistent"
             out = unskew.simulate_plans(
                 opened,
                 planner,
@@ -211,7 +215,7 @@ def simulate(
                 schemes=scheme or f"{fallback},pkg,shuffle",
                 interval=interval,
                 intervals=intervals,
-                window=window,
+                window=5 if window is None else window,
                 fallback=fallback,
                 progress=progress,
                 **common,

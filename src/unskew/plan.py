@@ -11,7 +11,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,14 +21,15 @@ from unskew.state import whole, within
 
 FALLBACKS = ("consistent", "key")
 MAGIC = b"unskew plan 1\n"
-ROW = np.dtype([("key", "<u8"), ("worker", "<i4")])
+ROW = np.dtype([("keys", "<u8"), ("workers", "<i4")])
 
 
 class PlanError(ValueError):
     """A plan's file is corrupt, or of another scheme, or its entries make no sense."""
 
 
-class Difference(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Difference:
     """The entries in which two plans differ, by key."""
 
     added: Keys
@@ -82,6 +83,14 @@ class Plan:
         whole("version", self.version, 0)
         whole("nodes", self.nodes, 1)
         within("seed", self.seed, 0, 2**64 - 1)
+        if int(self.seed) != self.seed:
+            raise ValueError(f"seed must be a whole number, got {self.seed}")
+        for name in ("version", "nodes", "seed"):
+            object.__setattr__(self, name, int(getattr(self, name)))
+        for name in ("keys", "workers"):
+            array = np.array(getattr(self, name))
+            array.flags.writeable = False
+            object.__setattr__(self, name, array)
         if self.fallback not in FALLBACKS:
             raise PlanError(f"fallback must be one of {', '.join(FALLBACKS)}, got {self.fallback}")
         if not (
@@ -97,7 +106,6 @@ class Plan:
         bounds = (self.workers >= 0) & (self.workers < self.n_workers)
         if not (bounds.all() and self.active[self.workers].all()):
             raise PlanError(f"a plan must send keys to active workers of {self.n_workers}")
-        self.keys.flags.writeable = self.workers.flags.writeable = False
 
     @classmethod
     def empty(
@@ -119,12 +127,17 @@ class Plan:
 
     def with_entries(self, keys: Any, workers: Any, *, scheme: str | None = None) -> Plan:
         """Return the next version, with these entries and no others."""
-        given = as_keys(keys)
+        given, targets = as_keys(keys), np.asarray(workers)
+        if len(targets) != len(given):
+            raise PlanError(f"{len(given)} keys for {len(targets)} workers")
+        known = targets.dtype.kind in "iu" and (targets < self.n_workers).all()
+        if len(targets) and not known:
+            raise PlanError(f"a plan must send keys to active workers of {self.n_workers}")
         order = np.argsort(given, kind="stable")
         return replace(
             self,
             keys=given[order],
-            workers=np.asarray(workers, np.int32)[order],
+            workers=targets.astype(np.int32)[order],
             version=self.version + 1,
             scheme=self.scheme if scheme is None else scheme,
         )
@@ -165,7 +178,7 @@ class Plan:
     def to_bytes(self) -> bytes:
         """Return the plan as one small, checksummed piece."""
         rows = np.empty(len(self.keys), ROW)
-        rows["key"], rows["worker"] = self.keys, self.workers
+        rows["keys"], rows["workers"] = self.keys, self.workers
         names = ("version", "scheme", "fallback", "seed", "nodes", "capacities")
         header = json.dumps({name: getattr(self, name) for name in names}).encode()
         body = header + b"\n" + rows.tobytes()
@@ -180,12 +193,13 @@ class Plan:
         if hashlib.sha256(body).hexdigest().encode() != digest:
             raise PlanError("the plan is corrupt: its checksum does not match")
         header, _, rows = body.partition(b"\n")
-        known = json.loads(header)
-        table = np.frombuffer(rows, ROW)
-        known["capacities"] = tuple(known["capacities"])
-        plan = cls(
-            keys=table["key"].astype(np.uint64), workers=table["worker"].astype(np.int32), **known
-        )
+        try:
+            known, table = json.loads(header), np.frombuffer(rows, ROW)
+            known["capacities"] = tuple(known["capacities"])
+            keys, workers = table["keys"].astype(np.uint64), table["workers"].astype(np.int32)
+            plan = cls(keys=keys, workers=workers, **known)
+        except (ValueError, KeyError, TypeError) as error:
+            raise PlanError(f"the plan makes no sense: {error}") from error
         if scheme is not None and plan.scheme != scheme:
             raise PlanError(f"a plan of the scheme {plan.scheme!r}, not of {scheme!r}")
         return plan

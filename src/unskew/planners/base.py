@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from unskew.plan import Plan
-from unskew.planners.problem import Homes, Problem, Proposal
+from unskew.planners.problem import Homes, Problem, Proposal, meets
 from unskew.planners.statistics import Statistics
 from unskew.state import within
 
@@ -47,13 +47,13 @@ class Planner(ABC):
     def plan(self, statistics: Statistics, plan: Plan) -> Proposal:
         """Propose what to do after an interval with these statistics, under this plan."""
         problem = Problem.of(statistics, plan)
-        homes = problem.starts
+        homes, skew = problem.starts, problem.skew(problem.starts)
         tidy = self.budget is None or len(problem.plan.keys) <= self.budget
-        if not (tidy and problem.meets(homes, self.theta_max)):
+        if not (tidy and meets(skew, self.theta_max)):
             found = problem.within(self._homes(problem), self.budget)
-            gain = problem.skew(homes) - problem.skew(found)
-            enough = problem.meets(found, self.theta_max) or gain > WORTH * self.theta_max
-            if not tidy or (gain > 0 and enough):
+            reached = problem.skew(found)
+            enough = meets(reached, self.theta_max) or skew - reached > WORTH * self.theta_max
+            if not tidy or (reached < skew and enough):
                 homes = found
         return problem.proposal(homes, self.name, self.theta_max)
 

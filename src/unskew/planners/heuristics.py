@@ -11,7 +11,7 @@ import numpy as np
 
 from unskew.planners.base import Planner
 from unskew.planners.items import Items, Keys, Vectors
-from unskew.planners.problem import Homes, Problem
+from unskew.planners.problem import Homes, Problem, meets
 from unskew.planners.rebalance import Trial, Workflow
 from unskew.state import whole, within
 
@@ -62,33 +62,33 @@ class Heuristic(Planner):
             trial = self._search(workflow, theta)
             small = self.budget is None or trial.entries <= self.budget
             homes = problem.within(items.homes(trial.starts, trial.placed), self.budget)
-            return _Attempt(homes, problem.skew(homes) - 1, trial.fits and small)
+            return _Attempt(homes, problem.skew(homes), trial.fits and small)
 
         found = best = attempt(self.theta_max)
         aim = self.theta_max
         for _ in range(CORRECTIONS if self.resolution else 0):
-            if problem.meets(best.homes, self.theta_max) or not found.fits:
+            if meets(best.skew, self.theta_max) or not found.fits:
                 break
             # The estimate met the bound, the loads do not: aim lower by what they are above it.
-            aim = max(0.0, aim - 1.5 * (found.theta - self.theta_max))
+            aim = max(0.0, aim - 1.5 * (found.skew - 1 - self.theta_max))
             found = attempt(aim)
-            best = min(best, found, key=_theta)
-        if problem.meets(best.homes, self.theta_max):
-            return best.homes
-        return self._widen(problem, attempt, best).homes
+            best = min(best, found, key=_skew)
+        if not meets(best.skew, self.theta_max):
+            best = self._widen(problem, attempt, best)
+        return best.homes
 
     def _widen(
         self, problem: Problem, attempt: Callable[[float], _Attempt], best: _Attempt
     ) -> _Attempt:
-        low, high = self.theta_max, min(best.theta, problem.skew(problem.starts) - 1)
+        low, high = self.theta_max, min(best.skew, problem.skew(problem.starts)) - 1
         theta = (1 - 1 / int(np.count_nonzero(problem.capacities))) / 3
         for _ in range(ATTEMPTS):
             if not low < theta < high:
                 theta = (low + high) / 2
             found = attempt(theta)
-            best = min(best, found, key=_theta)
+            best = min(best, found, key=_skew)
             if found.fits:
-                high = min(theta, found.theta)
+                high = min(theta, found.skew - 1)
             else:
                 low = theta
             theta = (low + high) / 2
@@ -97,12 +97,12 @@ class Heuristic(Planner):
 
 class _Attempt(NamedTuple):
     homes: Homes
-    theta: float
+    skew: float
     fits: bool
 
 
-def _theta(attempt: _Attempt) -> float:
-    return attempt.theta
+def _skew(attempt: _Attempt) -> float:
+    return attempt.skew
 
 
 @dataclass(frozen=True)

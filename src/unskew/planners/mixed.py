@@ -18,8 +18,9 @@ class Mixed(MinMig):
     """MinMig, with so many entries moved back first that the new table is within its bound.
 
     It starts with none; when the table comes out too large, as many more entries as it was over
-    are moved back, those with the least state first, and it tries again. With all of them back
-    and the table still too large, the costliest keys are moved, as in MinTable.
+    are moved back, those with the least state first, and it tries again. Once that was needed, the
+    same with the costliest keys picked first (their entries bring most) may move less, and the
+    better of the two is taken.
 
     Parameters
     ----------
@@ -40,7 +41,9 @@ class Mixed(MinMig):
     Notes
     -----
     The paper tries n = (entries over the bound) in each round, which can go round in circles; here
-    n adds up. In the compact form whole vectors are moved back.
+    n adds up. It goes over to MinTable at last; here that is the end of the second search. A key
+    that was taken off goes back to where it was if there is room after all. In the compact form
+    whole vectors are moved back.
 
     References
     ----------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,8 @@ Homes = NDArray[np.int32]
 ROUNDING = 1e-9
 
 
-class Moves(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Moves:
     """Keys that change place, from where to where, and the state that goes with each."""
 
     keys: Keys
@@ -90,7 +91,9 @@ class Problem:
         keys = _joined(statistics.keys, plan.keys[unseen])
         entries = _joined(entries, unseen)
         hashed = before.hash(keys)
-        starts = origins = before.route(keys)
+        listed = np.flatnonzero(entries >= 0)
+        starts = origins = hashed.copy()
+        origins[listed] = plan.workers[entries[listed]]
         if len(capacities) != plan.n_workers or ((capacities > 0) != plan.active).any():
             plan = plan.with_workers(capacities.tolist())
             hashed = TableRouter.of(plan).hash(keys)
@@ -130,10 +133,6 @@ class Problem:
         """Return the state that has to move."""
         return float(self.states[homes != self.origins].sum())
 
-    def meets(self, homes: Homes, theta: float) -> bool:
-        """Say whether no worker is above its limit."""
-        return self.skew(homes) <= (1 + theta) * (1 + ROUNDING)
-
     def within(self, homes: Homes, most: int | None) -> Homes:
         """Return homes with at most so many entries: the cheapest keys go back to their hash."""
         over = 0 if most is None else self.entries(homes) - most
@@ -160,9 +159,14 @@ class Problem:
             skew,
             float(self.states[moved].sum() / whole) if whole > 0 else 0.0,
             ""
-            if self.meets(homes, theta)
+            if meets(skew, theta)
             else f"max/mean {skew:.4g} where {1 + theta:.4g} was asked for",
         )
+
+
+def meets(skew: float, theta: float) -> bool:
+    """Say whether no worker is above its limit."""
+    return skew <= (1 + theta) * (1 + ROUNDING)
 
 
 def _joined(left: NDArray[Any], right: NDArray[Any]) -> NDArray[Any]:

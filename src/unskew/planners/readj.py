@@ -12,7 +12,7 @@ from unskew.kernels.readj import readjust
 from unskew.kernels.rebalance import Bins
 from unskew.planners.base import Planner
 from unskew.planners.items import descending
-from unskew.planners.problem import Homes, Problem
+from unskew.planners.problem import Homes, Problem, meets
 from unskew.state import whole, within
 
 MOST_TRACKED = 10_000
@@ -67,7 +67,9 @@ class Readj(Planner):
             tracked = order[: np.count_nonzero(problem.costs >= cost)][:MOST_TRACKED]
             found = self._run(problem, tracked)
             best = min(best, problem.within(found, self.max_entries), key=problem.skew)
-            if problem.meets(best, self.theta_max) or len(tracked) == min(len(order), MOST_TRACKED):
+            if meets(problem.skew(best), self.theta_max) or len(tracked) == min(
+                len(order), MOST_TRACKED
+            ):
                 return best
             cost /= 2
 

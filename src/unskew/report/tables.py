@@ -143,7 +143,7 @@ def show_intervals(simulation: dict[str, Any]) -> None:
                 f"{sum(bool(row['falls_short']) for row in rows)} of {len(rows)}",
             ]
         name = "shuffle (ideal)" if r["scheme"] == "shuffle" else r["scheme"]
-        table.add_row(name, f"{r['max_over_mean_mean']:.3f}", *shown)
+        table.add_row(name, f"{r.get('max_over_mean_mean', 1.0):.3f}", *shown)
     console.print(table)
     console.print("Means over the intervals; a plan made after one holds in the next.")
     if "queueing" in results[0]:

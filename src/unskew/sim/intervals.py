@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -84,13 +85,19 @@ def simulate_plans(
     check_changes(changes, workers, source.n_records)
     if queue is not None and not math.isfinite(queue.rate):
         raise ValueError("planners need a finite arrival rate: intervals take time")
+    if changes and fallback == "key":
+        raise ValueError("with the fallback 'key' workers cannot change: use 'consistent'")
     staff = _Staff(workers, queue, list(changes))
     lines = _lines(
         planners, schemes, staff, sources=sources, fallback=fallback, migration=migration
     )
     length = _interval(source, interval, intervals)
+    check_changes(changes, workers, intervals * length if intervals else None)
     rate, at = queue.rate if queue else 1.0, 0
-    window = Window(window) if isinstance(window, int) else window
+    if not isinstance(window, Window):
+        whole("window", window, 1)
+        window = Window(window)
+    window = replace(window)  # a new one: the caller's stays as it is
     for chunk, ends in _cut(source, length, intervals):
         arrivals_s = (at + np.arange(len(chunk.keys))) / rate
         window.update(chunk.keys)
@@ -102,9 +109,7 @@ def simulate_plans(
         if progress is not None:
             progress(len(chunk.keys))
     for line in lines:
-        line.finish()
-        if at % length:
-            line.end(staff.capacities)
+        line.finish(staff.capacities)
     return {
         "stream": source.describe(),
         "workers": workers,
@@ -120,6 +125,7 @@ class _Staff:
         self.workers, self.queue = workers, queue
         self.n_ever = most_workers(workers, tuple(changes))
         self.capacities = np.zeros(self.n_ever)
+        self.queues()  # refuses what does not fit
         given = None if queue is None else queue.capacities
         self.capacities[:workers] = 1.0 if given is None else given
         self.changes = sorted(changes, key=lambda change: change.at)
@@ -150,10 +156,10 @@ def _lines(
     migration: Migration | None,
 ) -> list[Line]:
     queue = staff.queue
+    plan = Plan.empty(staff.capacities[: staff.workers].tolist(), fallback=fallback)
     chosen = read_planners(planners) if isinstance(planners, str) else planners
     if isinstance(schemes, str):
         schemes = read_schemes(schemes)
-    plan = Plan.empty(staff.capacities[: staff.workers].tolist(), fallback=fallback)
     pauses = (migration or Migration()) if queue else None
     lines: list[Line] = [
         PlannerLine(name, staff.n_ever, staff.queues(), planner, plan, pauses)
@@ -184,7 +190,7 @@ def _interval(stream: Stream, interval: int | None, intervals: int | None) -> in
     if interval is None:
         interval = getattr(stream, "interval", None)
     if interval is None and intervals is not None and stream.n_records:
-        interval = -(-stream.n_records // intervals)
+        interval = max(1, stream.n_records // intervals)
     if interval is None:
         raise ValueError("how long is an interval? give its records, or the number of intervals")
     whole("interval", interval, 1)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from unskew.hashing import Keys
 from unskew.metrics import Queueing
 from unskew.planners import Plan, Planner, Proposal, Statistics
-from unskew.routers.planned import TableRouter
+from unskew.routers import ElasticRouter, OffGreedy, TableRouter
 from unskew.sim.sources import Sources
 from unskew.sketches.exact import KeyIndex
 from unskew.state import within
@@ -90,8 +90,10 @@ class Line:
     def replan(self, statistics: Statistics, boundary_s: float) -> None:
         """Go into the next interval, with the workers that the statistics name."""
 
-    def finish(self) -> None:
-        """Let go what is still held back at the end of the stream."""
+    def finish(self, capacities: NDArray[np.float64]) -> None:
+        """Write down what has come since the last interval."""
+        if self._loads.any():
+            self.end(capacities)
 
     def result(self) -> dict[str, Any]:
         """Return all intervals, and means over them."""
@@ -119,6 +121,11 @@ class SchemeLine(Line):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        router = self.sources.routers[0]
+        if isinstance(router, OffGreedy) or self.sources.probe_every:
+            raise ValueError(
+                f"{self.name} cannot run beside planners: it is told things on the way"
+            )
         self._workers = np.arange(self.sources.n_workers, dtype=np.int32)
 
     def take(self, chunk: Chunk, arrivals_s: Times) -> None:
@@ -126,12 +133,18 @@ class SchemeLine(Line):
         self._serve(self._workers[self.sources.route(chunk)], arrivals_s)
 
     def replan(self, statistics: Statistics, boundary_s: float) -> None:
-        """Start anew when workers came or went."""
+        """Take in workers that came, let go those that left; not elastic, it starts anew."""
         workers = np.flatnonzero(statistics.capacities).astype(np.int32)
-        if not np.array_equal(workers, self._workers):
+        router = self.sources.routers[0]
+        if isinstance(router, ElasticRouter):
+            self._workers = np.arange(self.n_ever, dtype=np.int32)
+            for _ in range(len(router.speeds), len(statistics.capacities)):
+                self.sources.add_worker()
+            for worker in np.setdiff1d(router.workers, workers):
+                self.sources.remove_worker(int(worker))
+        elif not np.array_equal(workers, self._workers):
             self._workers = workers
-            given = {**self.sources.defaults, "capacities": statistics.capacities[workers]}
-            self.sources = replace(self.sources, n_workers=len(workers), defaults=given)
+            self.sources = replace(self.sources, n_workers=len(workers))
 
 
 @dataclass
@@ -152,6 +165,7 @@ class PlannerLine(Line):
         self._moved = KeyIndex()
         self._paused_s = self._resumed_s = 0.0
         self._held: list[tuple[Keys, Times]] = []
+        self._migrating: Row = {}
 
     def take(self, chunk: Chunk, arrivals_s: Times) -> None:
         """Route records that arrive at these times; hold back moved keys as long as they pause."""
@@ -187,18 +201,18 @@ class PlannerLine(Line):
             "falls_short": proposal.falls_short,
         }
         self.plan = proposal.plan
-        if self.migration is None:
-            self._paused_s = self._resumed_s = boundary_s
-        elif len(proposal.moves):
+        if self.migration is not None and len(proposal.moves):
             self._moved = KeyIndex()
             self._moved.number(proposal.moves.keys)
             self._paused_s, self._resumed_s = self.migration.times(boundary_s, proposal)
             row |= {"pause_s": self._resumed_s - self._paused_s, "held_records": 0}
+            self._migrating = row
 
-    def finish(self) -> None:
-        """Let go what is still held back at the end of the stream."""
+    def finish(self, capacities: NDArray[np.float64]) -> None:
+        """Let go what is still held back, and write down what has come since the last interval."""
         self._follow()
         self._release()
+        super().finish(capacities)
 
     def _follow(self) -> None:
         if self._router.version[0] != self.plan.version:
@@ -208,7 +222,7 @@ class PlannerLine(Line):
         """Hold back records of moved keys, and route the others."""
         held = self._moved.find(keys) >= 0
         self._held.append((keys[held], arrivals_s[held]))
-        self.rows[-1]["held_records"] += int(held.sum())
+        self._migrating["held_records"] += int(held.sum())
         self._serve(self._router.route(keys[~held]), arrivals_s[~held])
 
     def _release(self) -> None:

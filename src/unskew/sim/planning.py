@@ -39,6 +39,9 @@ def planning_speed(
     is their median. A resolution of 0 is the original key space.
     """
     whole("intervals", intervals, 2)
+    for n_keys, n_workers in itertools.product(keys, workers):
+        whole("keys", n_keys, 1)
+        whole("workers", n_workers, 1)
     chosen = _planners(planners, resolutions)
     results = []
     for n_keys, n_workers, f in itertools.product(keys, workers, fluctuations):
