@@ -16,7 +16,7 @@ $(READY): pyproject.toml
 	  || { echo "unskew needs Python 3.10 or newer; try: make PYTHON=python3.12"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable '.[report,dev]'
+	$(BIN)/python -m pip install --quiet --editable '.[report,spark,dev]'
 	@touch $@
 
 setup: $(READY)  ## Create .venv with everything in it
@@ -27,7 +27,7 @@ demo: $(READY)  ## Simulate a skewed stream under every kind of scheme, with a p
 	  --stream zipf:z=1.4,keys=10000,records=2e6,seed=1 --plot out/demo.png
 
 test: $(READY)  ## Run the tests, also a part of them uncompiled
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
 	$(MAKE) --no-print-directory test-uncompiled
 
 test-uncompiled: $(READY)  ## Run the core tests with the kernels as plain Python

@@ -1,0 +1,75 @@
+"""The inverse of Spark's hash partitioning: the INT that sends a row where it should go.
+
+Spark puts a row on partition ``pmod(murmur3(columns), n)``. Murmur3 over several columns is a
+chain, the hash of one column seeds the next, and for an INT column every step can be undone. So for
+the hash of the other columns there is one INT, the slot, with ``murmur3(columns, slot) = worker``.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from unskew.kernels.jit import inlined, kernel
+
+C1, C2, ADDED = 0xCC9E2D51, 0x1B873593, 0xE6546B64
+F1, F2 = 0x85EBCA6B, 0xC2B2AE35
+INVERSE_C1, INVERSE_C2, INVERSE_5, INVERSE_F1, INVERSE_F2 = (
+    pow(factor, -1, 2**32) for factor in (C1, C2, 5, F1, F2)
+)
+LENGTH = np.uint64(4)
+MASK = np.uint64(0xFFFFFFFF)
+
+
+# 32-bit numbers are kept in 64 bits: numba widens a product of two uint32 anyway.
+@inlined
+def times(x, factor):
+    return (x * np.uint64(factor)) & MASK
+
+
+@inlined
+def rotated(x, left):
+    return ((x << np.uint64(left)) | (x >> np.uint64(32 - left))) & MASK
+
+
+@inlined
+def murmur_int(value, seed):
+    """Return Spark's Murmur3 hash of an INT, seeded by the hash of the columns before it."""
+    h = seed ^ times(rotated(times(value, C1), 15), C2)
+    h = (times(rotated(h, 13), 5) + np.uint64(ADDED)) & MASK
+    h ^= LENGTH
+    h = times(h ^ (h >> np.uint64(16)), F1)
+    h = times(h ^ (h >> np.uint64(13)), F2)
+    return h ^ (h >> np.uint64(16))
+
+
+@inlined
+def anchor_of(target):
+    """Undo all of the hash that does not depend on the row."""
+    h = times(target ^ (target >> np.uint64(16)), INVERSE_F2)
+    h = times(h ^ (h >> np.uint64(13)) ^ (h >> np.uint64(26)), INVERSE_F1)
+    h = h ^ (h >> np.uint64(16)) ^ LENGTH
+    return rotated(times((h - np.uint64(ADDED)) & MASK, INVERSE_5), 19)
+
+
+@kernel
+def write_anchors(out):
+    """Write the anchor of every worker."""
+    for worker in range(len(out)):
+        out[worker] = anchor_of(np.uint64(worker))
+
+
+@kernel
+def write_slots(hashes, workers, anchors, out):
+    """Write the slot that sends each row, by the hash of its other columns, to its worker."""
+    for i in range(len(hashes)):
+        mixed = times(np.uint64(anchors[workers[i]] ^ hashes[i]), INVERSE_C2)
+        out[i] = times(rotated(mixed, 17), INVERSE_C1)
+
+
+@kernel
+def write_partitions(hashes, slots, n_workers, out):
+    """Write where Spark puts rows with these slots."""
+    for i in range(len(hashes)):
+        found = np.int64(murmur_int(np.uint64(slots[i]), np.uint64(hashes[i])))
+        signed = found - (found >> 31 << 32)
+        out[i] = signed - n_workers * (signed // n_workers)

@@ -1,0 +1,14 @@
+"""Skew-proof keyed processing in PySpark: rows on the worker that a scheme chooses, and merged."""
+
+from __future__ import annotations
+
+try:
+    import pyspark  # noqa: F401
+except ImportError as error:
+    raise ImportError("unskew.spark needs PySpark: pip install 'unskew[spark]'") from error
+
+from unskew.spark import aggregates
+from unskew.spark.balancer import Balancer
+from unskew.spark.placement import SLOT
+
+__all__ = ["SLOT", "Balancer", "aggregates"]

@@ -1,0 +1,54 @@
+"""Online routing: a router at each source task, which sees the keys' hashes only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.functions import arrow_udf  # type: ignore[attr-defined]
+from pyspark.sql.types import IntegerType
+
+from unskew.routers import Router, Scheme
+from unskew.spark.placement import anchors, slots_for
+from unskew.spark.state_files import StateFiles
+from unskew.state import WHOSE
+
+
+def slot_udf(scheme: Scheme, n_workers: int, files: StateFiles | None) -> Callable[..., Any]:
+    """Return the UDF that routes: key and hash of the grouping columns in, slot out."""
+
+    def slots(batches: Iterator[tuple[pa.Array, pa.Array]]) -> Iterator[pa.Array]:
+        source, batch = _task()
+        router = start(scheme, n_workers, source, batch, files)
+        targets = anchors(n_workers)
+        for keys, hashes in batches:
+            workers = router.route(keys.to_numpy(zero_copy_only=False).view(np.uint64))
+            yield pa.array(slots_for(hashes.to_numpy(zero_copy_only=False), workers, targets))
+        if files is not None and batch is not None:
+            files.save(source, batch, router.snapshot())
+
+    # Not to be evaluated twice, nor moved past a filter.
+    return arrow_udf(slots, returnType=IntegerType()).asNondeterministic()  # type: ignore[no-any-return]
+
+
+def start(
+    scheme: Scheme, n_workers: int, source: int, batch: int | None, files: StateFiles | None
+) -> Router:
+    """Return the router of a source as it was at the end of the last batch."""
+    router = scheme.router(n_workers, **{"source": source, **scheme.given})
+    snapshot = None if files is None or batch is None else files.load(source, batch)
+    if snapshot is not None:
+        # Another source's state will do: it differs in where round robins start.
+        router.restore({**snapshot, WHOSE: np.array(repr(router))})
+    return router
+
+
+def _task() -> tuple[int, int | None]:
+    """Return the source partition and the micro-batch of the running task; None in batch."""
+    context = TaskContext.get()
+    assert context is not None
+    batch = context.getLocalProperty("streaming.sql.batchId")
+    return context.partitionId(), None if batch is None else int(batch)

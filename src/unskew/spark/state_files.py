@@ -1,0 +1,112 @@
+"""Router state beside a query's checkpoint: one small file for each source and batch.
+
+A task reads what its source wrote in the last batch before its own, and writes at its end. So a
+task that is tried again decides the same, and a query that is started again goes on where it was.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import PurePosixPath
+
+import numpy as np
+import pyarrow.fs as fs
+
+from unskew.state import Snapshot
+
+MAGIC = b"unskew router state 1\n"
+KEPT = 8
+SPELLINGS = {"s3a": "s3", "s3n": "s3"}
+
+
+class RouterStateError(ValueError):
+    """A file of router state is corrupt."""
+
+
+@dataclass(frozen=True)
+class StateFiles:
+    """The files of one router in a query, under a path or a URI.
+
+    ``<root>/<source>/<batch>`` holds the state of a source after a batch. The last eight are kept.
+    """
+
+    root: str
+
+    def load(self, source: int, batch: int) -> Snapshot | None:
+        """Return the state of a source before a batch; of another one if it is new; None if none.
+
+        A source that was not there before (there are more partitions now) goes on from one that
+        was, so that it knows what is hot.
+        """
+        at = self._last(str(source), batch)
+        if at is None:
+            names = sorted(self._names(self._path), key=int)
+            others = [last for name in names if (last := self._last(name, batch))]
+            if not others:
+                return None
+            at = others[source % len(others)]
+        return self._read(at)
+
+    def save(self, source: int, batch: int, snapshot: Snapshot) -> None:
+        """Write the state of a source after a batch, all or nothing."""
+        folder = self._path / str(source)
+        buffer = io.BytesIO()
+        np.savez(buffer, **snapshot)  # type: ignore[arg-type]
+        body = buffer.getvalue()
+        self._system.create_dir(str(folder), recursive=True)
+        part = folder / f".{batch}.part"
+        with self._system.open_output_stream(str(part)) as out:
+            out.write(MAGIC + hashlib.sha256(body).digest() + body)
+        self._system.move(str(part), str(folder / str(batch)))
+        for old in sorted(self._batches(str(source)))[:-KEPT]:
+            self._system.delete_file(str(folder / str(old)))
+
+    def _read(self, path: PurePosixPath) -> Snapshot:
+        with self._system.open_input_stream(str(path)) as file:
+            data = file.read()
+        digest, body = data[len(MAGIC) : len(MAGIC) + 32], data[len(MAGIC) + 32 :]
+        if not data.startswith(MAGIC) or hashlib.sha256(body).digest() != digest:
+            raise RouterStateError(
+                f"the router state {path} is corrupt; without the folder {self._path} "
+                "the query starts with fresh routers, and its results stay right"
+            )
+        with np.load(io.BytesIO(body), allow_pickle=False) as arrays:
+            return {name: arrays[name] for name in arrays.files}
+
+    def _last(self, name: str, batch: int) -> PurePosixPath | None:
+        before = [at for at in self._batches(name) if at < batch]
+        return self._path / name / str(max(before)) if before else None
+
+    def _batches(self, name: str) -> list[int]:
+        return [int(at) for at in self._names(self._path / name)]
+
+    def _names(self, folder: PurePosixPath) -> list[str]:
+        selector = fs.FileSelector(str(folder), allow_not_found=True)
+        found = self._system.get_file_info(selector)
+        return [info.base_name for info in found if info.base_name.isdigit()]
+
+    @cached_property
+    def _located(self) -> tuple[fs.FileSystem, str]:
+        return located(self.root)
+
+    @property
+    def _system(self) -> fs.FileSystem:
+        return self._located[0]
+
+    @property
+    def _path(self) -> PurePosixPath:
+        return PurePosixPath(self._located[1])
+
+
+def located(uri: str) -> tuple[fs.FileSystem, str]:
+    """Return the file system and the path of a plain path or a URI, also in Hadoop's spelling."""
+    scheme, colon, rest = uri.partition(":")
+    if not colon:
+        return fs.LocalFileSystem(), uri
+    if scheme == "file":
+        return fs.LocalFileSystem(), "/" + rest.lstrip("/")
+    system, path = fs.FileSystem.from_uri(f"{SPELLINGS.get(scheme, scheme)}:{rest}")
+    return system, path
