@@ -5,7 +5,6 @@ F(k) = the worker of k's entry if there is one, else h(k)
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections.abc import Sequence
@@ -17,10 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.hashing import Keys, as_keys
+from unskew.sealed import SealError, seal, unseal
 from unskew.state import whole, within
 
-FALLBACKS = ("consistent", "key")
-MAGIC = b"unskew plan 1\n"
+FALLBACKS = ("consistent", "key", "spark")
+KIND = "plan 1"
 ROW = np.dtype([("keys", "<u8"), ("workers", "<i4")])
 
 
@@ -55,7 +55,8 @@ class Plan:
     scheme
         Who made it.
     fallback
-        The hash of keys without an entry: ``consistent`` (workers may come and go) or ``key``.
+        The hash of keys without an entry: ``consistent`` (workers may come and go), ``key``, or
+        ``spark``: where Spark puts a key, by the Murmur3 hash in its lower half, with a slot of 0.
     seed, nodes
         Of the hash; points on the ring of a worker of capacity 1.
 
@@ -97,8 +98,10 @@ class Plan:
             self.active.any() and np.isfinite(self.capacities).all() and min(self.capacities) >= 0
         ):
             raise PlanError(f"capacities must be finite, some above 0, got {self.capacities}")
-        if self.fallback == "key" and not self.active.all():
-            raise PlanError("with the fallback 'key' no worker can leave: use 'consistent'")
+        if self.fallback != "consistent" and not self.active.all():
+            raise PlanError(
+                f"with the fallback {self.fallback!r} no worker can leave: use 'consistent'"
+            )
         if len(self.keys) != len(self.workers):
             raise PlanError(f"{len(self.keys)} keys for {len(self.workers)} workers")
         if (self.keys[1:] <= self.keys[:-1]).any():
@@ -153,8 +156,10 @@ class Plan:
         old = np.zeros(len(given))
         old[: self.n_workers] = self.capacities
         ring = np.where((old > 0) & (given > 0), old, given)
-        if self.fallback == "key" and not np.array_equal(ring, self.capacities):
-            raise PlanError("with the fallback 'key' workers cannot change: use 'consistent'")
+        if self.fallback != "consistent" and not np.array_equal(ring, self.capacities):
+            raise PlanError(
+                f"with the fallback {self.fallback!r} workers cannot change: use 'consistent'"
+            )
         stay = ring[self.workers] > 0
         return replace(
             self,
@@ -181,17 +186,15 @@ class Plan:
         rows["keys"], rows["workers"] = self.keys, self.workers
         names = ("version", "scheme", "fallback", "seed", "nodes", "capacities")
         header = json.dumps({name: getattr(self, name) for name in names}).encode()
-        body = header + b"\n" + rows.tobytes()
-        return MAGIC + hashlib.sha256(body).hexdigest().encode() + b"\n" + body
+        return seal(KIND, header + b"\n" + rows.tobytes())
 
     @classmethod
     def from_bytes(cls, data: bytes, *, scheme: str | None = None) -> Plan:
         """Return the plan that `to_bytes` gave; refuse a broken one, or one of another scheme."""
-        if not data.startswith(MAGIC):
-            raise PlanError("not a plan of this version of unskew")
-        digest, _, body = data[len(MAGIC) :].partition(b"\n")
-        if hashlib.sha256(body).hexdigest().encode() != digest:
-            raise PlanError("the plan is corrupt: its checksum does not match")
+        try:
+            body = unseal(KIND, data)
+        except SealError as error:
+            raise PlanError(str(error)) from None
         header, _, rows = body.partition(b"\n")
         try:
             known, table = json.loads(header), np.frombuffer(rows, ROW)

@@ -66,10 +66,23 @@ def write_slots(hashes, workers, anchors, out):
         out[i] = times(rotated(mixed, 17), INVERSE_C1)
 
 
+@inlined
+def partition_of(h, n_workers):
+    """Return Spark's pmod of a hash, which is a signed 32-bit number."""
+    found = np.int64(h)
+    signed = found - (found >> 31 << 32)
+    return signed - n_workers * (signed // n_workers)
+
+
 @kernel
 def write_partitions(hashes, slots, n_workers, out):
     """Write where Spark puts rows with these slots."""
     for i in range(len(hashes)):
-        found = np.int64(murmur_int(np.uint64(slots[i]), np.uint64(hashes[i])))
-        signed = found - (found >> 31 << 32)
-        out[i] = signed - n_workers * (signed // n_workers)
+        out[i] = partition_of(murmur_int(np.uint64(slots[i]), np.uint64(hashes[i])), n_workers)
+
+
+@kernel
+def route_spark(keys, n_workers, out):
+    """Write where Spark puts keys with a slot of 0; their lower half is their Murmur3 hash."""
+    for i in range(len(keys)):
+        out[i] = partition_of(murmur_int(np.uint64(0), keys[i] & MASK), n_workers)

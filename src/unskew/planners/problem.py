@@ -74,6 +74,7 @@ class Problem:
     hashed: Homes
     starts: Homes
     capacities: Floats
+    fixed: Floats
     old: Plan
     plan: Plan
 
@@ -82,6 +83,8 @@ class Problem:
         """Return the problem that statistics pose to a plan."""
         capacities = np.zeros(max(len(statistics.capacities), plan.n_workers))
         capacities[: len(statistics.capacities)] = statistics.capacities
+        fixed = np.zeros(len(capacities))
+        fixed[: len(statistics.capacities)] = statistics.fixed
         old, before = plan, TableRouter.of(plan)
         entries = before.table.find(statistics.keys)
         seen = np.zeros(len(plan.keys) + 1, np.bool_)
@@ -107,13 +110,14 @@ class Problem:
             hashed,
             starts,
             capacities,
+            fixed,
             old,
             plan,
         )
 
     def loads(self, homes: Homes) -> Floats:
         """Return the cost on each worker."""
-        loads = np.zeros(len(self.capacities))
+        loads = self.fixed.copy()
         add_costs(homes, self.costs, loads)
         return loads
 

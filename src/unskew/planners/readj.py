@@ -60,7 +60,8 @@ class Readj(Planner):
         order = descending(problem.costs)
         order = order[problem.costs[order] > 0]
         if self.sigma is not None or len(order) == 0:
-            least = (self.sigma or 0.0) * problem.costs.sum() / np.count_nonzero(problem.capacities)
+            mean = problem.loads(problem.starts).sum() / np.count_nonzero(problem.capacities)
+            least = (self.sigma or 0.0) * mean
             return self._run(problem, order[problem.costs[order] >= least])
         best, cost = problem.hashed, float(problem.costs[order[0]])
         while True:
@@ -77,9 +78,9 @@ class Readj(Planner):
         """Return where keys are when those tracked have been moved about."""
         homes = problem.hashed.copy()
         n, capacities = len(problem.capacities), problem.capacities
-        limits = (1 + self.theta_max) * problem.costs.sum() * capacities / capacities.sum()
-        none = np.zeros(n)
-        bins = Bins(problem.loads(homes), limits, capacities, none, np.zeros(n, np.int64))
+        loads = problem.loads(homes)
+        limits = (1 + self.theta_max) * loads.sum() * capacities / capacities.sum()
+        bins = Bins(loads, limits, capacities, np.zeros(n), np.zeros(n, np.int64))
         moved = homes[tracked]
         scratch = np.empty((2, len(tracked)), np.int64)
         readjust(problem.costs[tracked], moved, bins, scratch[0], scratch[1])

@@ -109,11 +109,12 @@ class Workflow:
         return self._trial(clean, starts, staying, placed)
 
     def _bins(self, theta: float) -> kernels.Bins:
-        capacities = self.items.problem.capacities
-        whole = (self.items.costs * self.items.counts).sum()
+        problem = self.items.problem
+        capacities, load = problem.capacities, problem.fixed.copy()
+        whole = (self.items.costs * self.items.counts).sum() + load.sum()
         limits = (1 + theta) * whole * capacities / capacities.sum()
-        load, spare = np.zeros((2, len(limits)))
-        return kernels.Bins(load, limits, capacities, spare, np.zeros(len(limits), np.int64))
+        seen = np.zeros(len(limits), np.int64)
+        return kernels.Bins(load, limits, capacities, np.zeros(len(limits)), seen)
 
     def _trial(
         self, clean: int, starts: Homes, staying: NDArray[np.int64], placed: kernels.Placed

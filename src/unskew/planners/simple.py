@@ -31,7 +31,7 @@ class Simple(Planner):
     def _homes(self, problem: Problem) -> Homes:
         n = len(problem.capacities)
         none = np.zeros(n)
-        bins = Bins(np.zeros(n), none, problem.capacities, none, np.zeros(n, np.int64))
+        bins = Bins(problem.fixed.copy(), none, problem.capacities, none, np.zeros(n, np.int64))
         keys = np.flatnonzero(problem.costs)
         keys = keys[descending(problem.costs[keys])]
         placed = np.empty(len(keys), np.int32)

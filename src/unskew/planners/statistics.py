@@ -30,22 +30,32 @@ class Statistics:
     capacities
         How fast each worker is; 0 for one that is not there (any more). One that the plan does
         not know is new.
+    fixed
+        What each worker has to do besides these keys, and cannot give away: that of keys too many
+        to be told apart. Nothing if not given.
     """
 
     keys: Keys
     costs: Floats
     state_bytes: Floats
     capacities: Floats
+    fixed: Floats | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "keys", as_keys(self.keys))
-        for name in ("costs", "state_bytes", "capacities"):
+        if self.fixed is None:
+            object.__setattr__(self, "fixed", np.zeros(len(self.capacities)))
+        for name in ("costs", "state_bytes", "capacities", "fixed"):
             array = np.ascontiguousarray(getattr(self, name), np.float64)
             object.__setattr__(self, name, array)
             if not (np.isfinite(array).all() and (array >= 0).all()):
                 raise ValueError(f"{name} must be finite and not negative")
-            if name != "capacities" and array.shape != self.keys.shape:
+            if name in ("costs", "state_bytes") and array.shape != self.keys.shape:
                 raise ValueError(f"{name} must have one entry for each of {len(self.keys)} keys")
+        if len(self.fixed) != len(self.capacities):  # type: ignore[arg-type]
+            raise ValueError(
+                f"fixed must have one entry for each of {len(self.capacities)} workers"
+            )
         if not self.capacities.any():
             raise ValueError("at least one worker must have a capacity above 0")
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from unskew.hashing import Keys
 from unskew.kernels.choices import route_first
+from unskew.kernels.placement import route_spark
 from unskew.kernels.ring import Ring, new_ring, route_ring
 from unskew.kernels.table_route import route_entries
 from unskew.plan import FALLBACKS, Plan, PlanError
@@ -33,7 +34,7 @@ class TableRouter(ElasticRouter):
     capacities
         Of the workers on the ring; all 1 if not given.
     fallback
-        ``consistent`` (a ring; workers may come and go) or ``key``.
+        ``consistent`` (a ring; workers may come and go), ``key``, or ``spark``.
     nodes
         Points on the ring of a worker of capacity 1.
 
@@ -81,7 +82,7 @@ class TableRouter(ElasticRouter):
         mine = self.fallback, self.seed, self.nodes
         if mine != (plan.fallback, plan.seed, plan.nodes):
             raise PlanError(f"{plan!r} does not fit {self!r}: other fallback, seed or nodes")
-        if plan.fallback == "key" and plan.n_workers != self.n_workers:
+        if plan.fallback != "consistent" and plan.n_workers != self.n_workers:
             raise PlanError(f"{plan!r} does not fit {self!r}: other workers")
         self.speeds = np.array(plan.capacities, np.float64)
         self.ring = new_ring(ring_nodes(self.speeds, self.nodes), self.seed)
@@ -95,6 +96,8 @@ class TableRouter(ElasticRouter):
         out = np.empty(len(keys), np.int32)
         if self.fallback == "key":
             route_first(keys, self._hash_seed, self.n_workers, out)
+        elif self.fallback == "spark":
+            route_spark(keys, self.n_workers, out)
         else:
             route_ring(keys, self._hash_seed, self.ring, out)
         return out
@@ -103,8 +106,10 @@ class TableRouter(ElasticRouter):
         return self.route([int(key)])
 
     def _check_change(self) -> None:
-        if self.fallback == "key":
-            raise ValueError("with the fallback 'key' workers cannot change: use 'consistent'")
+        if self.fallback != "consistent":
+            raise ValueError(
+                f"with the fallback {self.fallback!r} workers cannot change: use 'consistent'"
+            )
 
     def _workers_changed(self) -> None:
         self.ring = new_ring(ring_nodes(self.speeds, self.nodes), self.seed)

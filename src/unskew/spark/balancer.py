@@ -8,13 +8,24 @@ from dataclasses import dataclass, field
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from unskew.planners import PLANNERS, read_planners
 from unskew.routers import Scheme, read_schemes
 from unskew.spark.aggregates import Aggregate
 from unskew.spark.keys import ColumnOrName, key_columns, key_id
 from unskew.spark.online import slot_udf
 from unskew.spark.placement import SLOT
+from unskew.spark.plan_source import ID
+from unskew.spark.planned import (
+    CLASSIFYING,
+    PlannedRoute,
+    local_table,
+    plan_stream,
+    strategy_of,
+)
 from unskew.spark.state_files import StateFiles
-from unskew.state import whole
+from unskew.state import whole, within
+
+MODES = ("planned", "online")
 
 
 @dataclass(frozen=True)
@@ -24,28 +35,53 @@ class Balancer:
     Parameters
     ----------
     scheme
-        A router by name, with parameters if wanted: ``"w-choices"``, ``"fish:epoch=1e4"``.
+        A router or a planner by name, with parameters if wanted: ``"w-choices"``,
+        ``"fish:epoch=1e4"``, ``"mixed:theta_max=0.05"``.
     workers
         Shuffle partitions; those of the session if not given.
+    mode
+        ``planned``: hot keys are measured in the JVM, and a controller plans between batches; the
+        cheapest. ``online``: a router at each source decides on every record. Planned if not given
+        and the scheme can be planned.
     checkpoint
         The checkpoint location of the streaming query; not needed in batch.
     name
         Tells apart the routers of several operators of one query.
+    decay
+        What a batch counts, in planned routing, when the next one has come.
     """
 
     scheme: str = "w-choices"
     workers: int | None = None
+    mode: str | None = None
     checkpoint: str | None = None
     name: str = "router"
-    _scheme: Scheme = field(init=False, repr=False, compare=False)
+    decay: float = 0.5
+    _scheme: Scheme | str = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        schemes = read_schemes(self.scheme)
-        if len(schemes) != 1:
-            raise ValueError(f"a balancer has one scheme, got {self.scheme}")
-        object.__setattr__(self, "_scheme", schemes[0])
         if self.workers is not None:
             whole("workers", self.workers, 1)
+        within("decay", self.decay, 0.0, 1.0)
+        if self.mode not in (None, *MODES):
+            raise ValueError(f"mode must be one of {', '.join(MODES)}, got {self.mode!r}")
+        planner = self.scheme.partition(":")[0].strip() in PLANNERS
+        named = list(read_planners(self.scheme)) if planner else read_schemes(self.scheme)
+        if len(named) != 1:
+            raise ValueError(f"a balancer has one scheme, got {self.scheme}")
+        object.__setattr__(self, "_scheme", named[0])
+        if planner and self.mode == "online":
+            raise ValueError(f"{self.scheme} plans between batches: use mode='planned'")
+        if self.mode == "planned":
+            strategy_of(self._scheme, 1)
+
+    @property
+    def planned(self) -> bool:
+        """Whether rows are routed by a plan."""
+        if isinstance(self._scheme, str):
+            return True
+        able = self._scheme.name in (*CLASSIFYING, "key", "shuffle")
+        return able if self.mode is None else self.mode == "planned"
 
     def route(
         self, df: DataFrame, *keys: ColumnOrName, before: Sequence[ColumnOrName] = ()
@@ -57,8 +93,24 @@ class Balancer:
         """
         columns = key_columns(df, keys)
         grouping = [*(key_columns(df, before) if before else []), *columns]
-        slots = slot_udf(self._scheme, self.n_workers(df), self._files(df))
+        n_workers = self.n_workers(df)
+        if self.planned:
+            return self._route_planned(df, PlannedRoute(columns, grouping, n_workers))
+        assert isinstance(self._scheme, Scheme)
+        files = StateFiles(self._beside_checkpoint()) if df.isStreaming else None
+        slots = slot_udf(self._scheme, n_workers, files)
         return df.withColumn(SLOT, slots(key_id(columns), F.hash(*grouping)))
+
+    def _route_planned(self, df: DataFrame, route: PlannedRoute) -> DataFrame:
+        strategy = strategy_of(self._scheme, route.n_workers)
+        if strategy is None:
+            spread = isinstance(self._scheme, Scheme) and self._scheme.name == "shuffle"
+            return route.over_all(df) if spread else df.withColumn(SLOT, F.lit(0))
+        if not df.isStreaming:
+            plan = route.learned(df, strategy)
+            return route.by_table(df, local_table(df, plan)).drop(ID)
+        root, name = self._beside_checkpoint(), f"unskew {self.name}"
+        return plan_stream(route, df, strategy, root, name, self.decay)
 
     def aggregate(
         self,
@@ -99,12 +151,10 @@ class Balancer:
             )
         return session
 
-    def _files(self, df: DataFrame) -> StateFiles | None:
-        if not df.isStreaming:
-            return None
+    def _beside_checkpoint(self) -> str:
         if self.checkpoint is None:
             raise ValueError(
                 "routing a stream keeps its state beside the query's checkpoint: "
                 "give Balancer(..., checkpoint=...) the query's checkpointLocation"
             )
-        return StateFiles(f"{self.checkpoint}/unskew/{self.name}")
+        return f"{self.checkpoint}/unskew/{self.name}"

@@ -6,7 +6,6 @@ task that is tried again decides the same, and a query that is started again goe
 
 from __future__ import annotations
 
-import hashlib
 import io
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,11 +14,12 @@ from pathlib import PurePosixPath
 import numpy as np
 import pyarrow.fs as fs
 
+from unskew.sealed import SealError, seal, unseal
+from unskew.spark.files import located, write_whole
 from unskew.state import Snapshot
 
-MAGIC = b"unskew router state 1\n"
+KIND = "router state 1"
 KEPT = 8
-SPELLINGS = {"s3a": "s3", "s3n": "s3"}
 
 
 class RouterStateError(ValueError):
@@ -55,24 +55,20 @@ class StateFiles:
         folder = self._path / str(source)
         buffer = io.BytesIO()
         np.savez(buffer, **snapshot)  # type: ignore[arg-type]
-        body = buffer.getvalue()
-        self._system.create_dir(str(folder), recursive=True)
-        part = folder / f".{batch}.part"
-        with self._system.open_output_stream(str(part)) as out:
-            out.write(MAGIC + hashlib.sha256(body).digest() + body)
-        self._system.move(str(part), str(folder / str(batch)))
+        write_whole(self._system, folder / str(batch), seal(KIND, buffer.getvalue()))
         for old in sorted(self._batches(str(source)))[:-KEPT]:
             self._system.delete_file(str(folder / str(old)))
 
     def _read(self, path: PurePosixPath) -> Snapshot:
         with self._system.open_input_stream(str(path)) as file:
             data = file.read()
-        digest, body = data[len(MAGIC) : len(MAGIC) + 32], data[len(MAGIC) + 32 :]
-        if not data.startswith(MAGIC) or hashlib.sha256(body).digest() != digest:
+        try:
+            body = unseal(KIND, data)
+        except SealError as error:
             raise RouterStateError(
-                f"the router state {path} is corrupt; without the folder {self._path} "
-                "the query starts with fresh routers, and its results stay right"
-            )
+                f"{path}: {error}; without the folder {self._path} the query starts with fresh "
+                "routers, and its results stay right"
+            ) from None
         with np.load(io.BytesIO(body), allow_pickle=False) as arrays:
             return {name: arrays[name] for name in arrays.files}
 
@@ -99,14 +95,3 @@ class StateFiles:
     @property
     def _path(self) -> PurePosixPath:
         return PurePosixPath(self._located[1])
-
-
-def located(uri: str) -> tuple[fs.FileSystem, str]:
-    """Return the file system and the path of a plain path or a URI, also in Hadoop's spelling."""
-    scheme, colon, rest = uri.partition(":")
-    if not colon:
-        return fs.LocalFileSystem(), uri
-    if scheme == "file":
-        return fs.LocalFileSystem(), "/" + rest.lstrip("/")
-    system, path = fs.FileSystem.from_uri(f"{SPELLINGS.get(scheme, scheme)}:{rest}")
-    return system, path

@@ -1,0 +1,29 @@
+"""Files under a path or a URI, local or remote."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+
+import pyarrow.fs as fs
+
+SPELLINGS = {"s3a": "s3", "s3n": "s3"}
+
+
+def located(uri: str) -> tuple[fs.FileSystem, str]:
+    """Return the file system and the path of a plain path or a URI, also in Hadoop's spelling."""
+    scheme, colon, rest = uri.partition(":")
+    if not colon:
+        return fs.LocalFileSystem(), uri
+    if scheme == "file":
+        return fs.LocalFileSystem(), "/" + rest.lstrip("/")
+    system, path = fs.FileSystem.from_uri(f"{SPELLINGS.get(scheme, scheme)}:{rest}")
+    return system, path
+
+
+def write_whole(system: fs.FileSystem, path: PurePosixPath, data: bytes) -> None:
+    """Write a file that is there as a whole or not at all."""
+    system.create_dir(str(path.parent), recursive=True)
+    part = path.with_name(f".{path.name}.part")
+    with system.open_output_stream(str(part)) as out:
+        out.write(data)
+    system.move(str(part), str(path))

@@ -1,0 +1,114 @@
+"""Plans for Spark: the workers of each hot key, versioned files beside a query's checkpoint."""
+
+from __future__ import annotations
+
+import io
+import logging
+from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
+
+import numpy as np
+import pyarrow.fs as fs
+from numpy.typing import NDArray
+
+from unskew.hashing import Keys
+from unskew.sealed import SealError, seal, unseal
+from unskew.spark.files import located, write_whole
+
+KIND = "split plan 1"
+KEPT = 100
+
+log = logging.getLogger("unskew.spark")
+
+
+@dataclass(frozen=True, eq=False)
+class SplitPlan:
+    """Keys with their workers, a row for each pair; all other keys go by Spark's hash.
+
+    Parameters
+    ----------
+    n_workers
+        Shuffle partitions.
+    keys, workers
+        The pairs, by key.
+    version
+        0 for a plan without pairs that nobody made.
+    scheme
+        Who made it.
+    """
+
+    n_workers: int
+    keys: Keys
+    workers: NDArray[np.int32]
+    version: int = 0
+    scheme: str = "none"
+
+    @classmethod
+    def empty(cls, n_workers: int) -> SplitPlan:
+        """Return a plan without pairs."""
+        return cls(n_workers, np.empty(0, np.uint64), np.empty(0, np.int32))
+
+    def whole(self) -> tuple[Keys, NDArray[np.int32]]:
+        """Return the keys that have one worker, and it."""
+        keys, first, counts = np.unique(self.keys, return_index=True, return_counts=True)
+        return keys[counts == 1], self.workers[first[counts == 1]]
+
+    def without(self, keys: Keys) -> SplitPlan:
+        """Return the plan without some keys."""
+        stay = ~np.isin(self.keys, keys)
+        return replace(self, keys=self.keys[stay], workers=self.workers[stay])
+
+    def same_pairs(self, other: SplitPlan) -> bool:
+        """Say whether another plan does the same."""
+        return np.array_equal(self.keys, other.keys) and np.array_equal(self.workers, other.workers)
+
+    def to_bytes(self) -> bytes:
+        """Return the plan as one checksummed piece."""
+        buffer = io.BytesIO()
+        facts = np.array([self.n_workers, self.version], np.int64)
+        np.savez(
+            buffer,
+            keys=self.keys,
+            workers=self.workers,
+            facts=facts,
+            scheme=np.array(self.scheme),
+        )
+        return seal(KIND, buffer.getvalue())
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> SplitPlan:
+        """Return the plan that `to_bytes` gave; refuse a broken one."""
+        with np.load(io.BytesIO(unseal(KIND, data)), allow_pickle=False) as arrays:
+            n_workers, version = map(int, arrays["facts"])
+            scheme = str(arrays["scheme"])
+            return cls(n_workers, arrays["keys"], arrays["workers"], version, scheme)
+
+
+@dataclass(frozen=True)
+class PlanFolder:
+    """The plans of a query, one file a version; the last hundred are kept."""
+
+    root: str
+
+    def save(self, plan: SplitPlan) -> None:
+        """Write a plan, all or nothing."""
+        system, path = located(self.root)
+        write_whole(system, PurePosixPath(path) / str(plan.version), plan.to_bytes())
+        for old in self._versions(system, path)[:-KEPT]:
+            system.delete_file(f"{path}/{old}")
+
+    def latest(self) -> SplitPlan | None:
+        """Return the newest plan that can be read; broken ones are reported and passed over."""
+        system, path = located(self.root)
+        for version in reversed(self._versions(system, path)):
+            try:
+                with system.open_input_stream(f"{path}/{version}") as file:
+                    return SplitPlan.from_bytes(file.read())
+            except (SealError, OSError) as error:
+                log.warning("plan %s/%s is passed over: %s", path, version, error)
+        return None
+
+    @staticmethod
+    def _versions(system: fs.FileSystem, path: str) -> list[int]:
+        found = system.get_file_info(fs.FileSelector(path, allow_not_found=True))
+        return sorted(int(info.base_name) for info in found if info.base_name.isdigit())
