@@ -17,7 +17,7 @@ SMALL = Plan.empty([1.0, 0.0, 2.5]).with_entries([9, 2**64 - 1], [2, 0], scheme=
 def plans(draw: st.DrawFn, fallback: str | None = None) -> Plan:
     """Draw a plan: some workers have left, some keys have an entry."""
     fallback = fallback or draw(st.sampled_from(FALLBACKS))
-    speed = capacities if fallback == "key" else capacities | st.just(0.0)
+    speed = capacities if fallback != "consistent" else capacities | st.just(0.0)
     speeds = draw(st.lists(speed, min_size=1, max_size=6).filter(any))
     active = st.sampled_from([worker for worker, speed in enumerate(speeds) if speed])
     table = draw(st.dictionaries(keys, active, max_size=20))

@@ -142,7 +142,7 @@ def test_workers_of_key_grouping_cannot_change() -> None:
         ({"capacities": (1.0, -1.0)}, "capacities must be finite, some above 0"),
         ({"capacities": (1.0, np.inf)}, "capacities must be finite, some above 0"),
         ({"capacities": (1.0, np.nan)}, "capacities must be finite, some above 0"),
-        ({"fallback": "ring"}, "fallback must be one of consistent, key, got ring"),
+        ({"fallback": "ring"}, "fallback must be one of consistent, key, spark, got ring"),
         ({"capacities": (1.0, 0.0), "fallback": "key"}, "with the fallback 'key' no worker can"),
         ({"version": -1}, "version must be at least 0, got -1"),
         ({"nodes": 0}, "nodes must be at least 1, got 0"),

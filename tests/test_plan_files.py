@@ -84,7 +84,7 @@ def test_another_scheme_is_refused(tmp_path: Path) -> None:
 def test_a_broken_file_is_named(tmp_path: Path) -> None:
     path = tmp_path / "a.plan"
     path.write_bytes(SMALL.to_bytes()[:-1])
-    message = f"^{re.escape(str(path))}: the plan is corrupt: its checksum does not match$"
+    message = f"^{re.escape(str(path))}: corrupt plan: the checksum does not match$"
     with pytest.raises(PlanError, match=message):
         Plan.load(path)
     path.write_bytes(b"")

@@ -29,6 +29,9 @@ app.add_typer(bench, name="bench")
 BAD_PATHS = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
 
 SCHEMES = "key,pkg,d-choices,w-choices,shuffle"
+SPARK_SCHEMES = (
+    "w-choices:planned,d-choices:planned,fish:planned,shuffle:planned,w-choices:online,pkg:online"
+)
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
@@ -319,6 +322,52 @@ def planning(
         print(json.dumps({"results": results}))
     else:
         show_planning(results)
+
+
+@bench.command()
+def spark(
+    scheme: Annotated[
+        str, typer.Option(help="Schemes with their modes, as in fish:planned,pkg:online.")
+    ] = SPARK_SCHEMES,
+    z: Annotated[str, typer.Option(help="Exponents of the Zipf streams.")] = "1.4,2.0",
+    workers: Annotated[int, typer.Option(help="Workers: tasks that sleep.")] = 16,
+    records: Annotated[str, typer.Option(help="Records in a batch.")] = "6e4",
+    delay_us: Annotated[float, typer.Option(help="Microseconds of sleep for a record.")] = 500,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Fewer schemes and records: a few minutes.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Measure what balancing gains on an embedded Spark, and what it costs without skew.
+
+    A stateful Python operator sleeps for each record, as in the papers: sleeping tasks need no
+    core. The overhead is that of a native aggregate over uniform keys.
+
+    Try: unskew bench spark --quick
+    """
+    from unskew.report.tables import show_spark
+    from unskew.spark.bench import Work, gains, overheads
+    from unskew.spark.session import embedded_session
+
+    chosen = [_scheme_and_mode(part) for part in scheme.split(",")][: 2 if quick else None]
+    size = int(number("records", records, whole=True)) // (2 if quick else 1)
+    works = [Work(exponent, records=size, delay_s=delay_us / 1e6) for exponent in _numbers("z", z)]
+    with _Progress(None, quiet=as_json) as progress:
+        with embedded_session(workers) as session:
+            results = gains(session, chosen, works, workers, progress)
+        with embedded_session(2) as session:
+            extra = overheads(session, 200_000 if quick else 1_000_000, progress=progress)
+    if as_json:
+        print(json.dumps({"results": results, "overhead": extra}))
+    else:
+        show_spark(results, extra)
+
+
+def _scheme_and_mode(text: str) -> tuple[str, str]:
+    name, _, mode = text.strip().rpartition(":")
+    if not name or mode not in ("planned", "online"):
+        raise ValueError(f"a scheme with its mode must look like fish:planned, got {text!r}")
+    return name, mode
 
 
 def _numbers(name: str, text: str, *, whole: bool = False) -> list[float]:

@@ -27,7 +27,7 @@ def figure_4() -> Problem:
         homes[list(COSTS).index(key)] = worker
     keys = np.arange(1, 7, dtype=np.uint64)
     plan = Plan.empty(2)
-    return Problem(keys, costs, costs, homes, hashed, homes, np.ones(2), plan, plan)
+    return Problem(keys, costs, costs, homes, hashed, homes, np.ones(2), np.zeros(2), plan, plan)
 
 
 def steps(items: Keys, trial: Trial) -> list[tuple[str, str]]:
@@ -108,7 +108,7 @@ def test_example_vector_of_section_4() -> None:
     costs = np.array([4.0, 4.0, 8.0])
     hashed, homes = np.array([0, 0, 1], np.int32), np.array([1, 1, 1], np.int32)
     keys, plan = np.arange(3, dtype=np.uint64), Plan.empty(2)
-    problem = Problem(keys, costs, costs, homes, hashed, homes, np.ones(2), plan, plan)
+    problem = Problem(keys, costs, costs, homes, hashed, homes, np.ones(2), np.zeros(2), plan, plan)
     vectors = Vectors(problem, resolution=1)
     rows = zip(
         vectors.starts, vectors.hashed, vectors.costs, vectors.states, vectors.counts, strict=True

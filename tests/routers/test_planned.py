@@ -23,13 +23,29 @@ law = settings(max_examples=25, deadline=None)
 of_both = pytest.mark.parametrize("fallback", FALLBACKS)
 
 
+class SparkHash(NamedTuple):
+    """Where Spark puts the keys whose Murmur3 hash is their lower half, with a slot of 0."""
+
+    n_workers: int
+
+    def choose(self, key: int) -> int:
+        h = key % 2**32  # the seed; an INT of 0 mixes to 0
+        h = ((h << 13 | h >> 19) % 2**32 * 5 + 0xE6546B64) % 2**32 ^ 4
+        h = (h ^ h >> 16) * 0x85EBCA6B % 2**32
+        h = (h ^ h >> 13) * 0xC2B2AE35 % 2**32
+        h ^= h >> 16
+        return (h - 2**32 if h >= 2**31 else h) % self.n_workers
+
+
 class Case(NamedTuple):
     plan: Plan
     table: dict[int, int]
     keys: Keys
 
-    def reference(self) -> Consistent | Key:
+    def reference(self) -> Consistent | Key | SparkHash:
         plan = self.plan
+        if plan.fallback == "spark":
+            return SparkHash(plan.n_workers)
         if plan.fallback == "key":
             return Key(plan.n_workers, seed=plan.seed)
         speeds = list(plan.capacities)
@@ -45,7 +61,7 @@ class Case(NamedTuple):
 def cases(draw: st.DrawFn, fallback: str) -> Case:
     """Draw a stream, and a plan with entries for some of its keys, of which workers have left."""
     keys = draw(streams)
-    speed = capacities if fallback == "key" else capacities | st.just(0.0)
+    speed = capacities if fallback != "consistent" else capacities | st.just(0.0)
     speeds = draw(st.lists(speed, min_size=1, max_size=8).filter(any))
     seed, nodes = draw(st.sampled_from([0, 1, 2**64 - 1])), draw(st.integers(1, 20))
     plan = Plan(tuple(speeds), fallback=fallback, seed=seed, nodes=nodes)
@@ -96,7 +112,7 @@ def test_without_entries_it_is_the_hash(fallback: str, data: st.DataObject) -> N
     assert np.array_equal(TableRouter.of(plan).hash(case.keys), plain)
     if fallback == "key":
         assert np.array_equal(KeyGrouping(plan.n_workers, seed=plan.seed).route(case.keys), plain)
-    elif all(plan.capacities):
+    elif fallback == "consistent" and all(plan.capacities):
         ring: dict[str, Any] = {"seed": plan.seed, "nodes": plan.nodes}
         ring["capacities"] = plan.capacities
         assert np.array_equal(ConsistentHash(plan.n_workers, **ring).route(case.keys), plain)
@@ -273,7 +289,9 @@ def test_workers_of_key_grouping_cannot_change() -> None:
 
 
 def test_refuses() -> None:
-    with pytest.raises(ValueError, match=r"^fallback must be one of consistent, key, got ring$"):
+    with pytest.raises(
+        ValueError, match=r"^fallback must be one of consistent, key, spark, got ring$"
+    ):
         TableRouter(3, fallback="ring")
     with pytest.raises(ValueError, match=r"^nodes must be at least 1, got 0$"):
         TableRouter(3, nodes=0)

@@ -171,6 +171,29 @@ def show_planning(results: list[dict[str, Any]]) -> None:
     _print(table)
 
 
+def show_spark(results: list[dict[str, Any]], overhead: list[dict[str, Any]]) -> None:
+    """Print the results of a benchmark on Spark."""
+    table = Table("scheme", "mode")
+    for heading in ("z", "records/s", "over key", "of ideal", "state rows", "busiest / mean"):
+        table.add_column(heading, justify="right")
+    for r in results:
+        busiest = max(r["loads"]) * r["workers"] / sum(r["loads"])
+        table.add_row(
+            r["scheme"],
+            r["mode"],
+            f"{r['z']:g}",
+            f"{r['records_per_s']:,.0f}",
+            f"{r['over_key']:.2f} x",
+            f"{r['over_ideal']:.0%}",
+            f"{r['state_rows']:,}",
+            f"{busiest:.2f}",
+        )
+    console = _console()
+    console.print(table)
+    for row in overhead:
+        console.print(f"{row['mode']} routing costs {row['fraction']:.0%} where nothing is skewed")
+
+
 def show_speeds(results: list[dict[str, Any]]) -> None:
     """Print the results of a routing benchmark: a row a scheme, a column a stream."""
     columns = list(dict.fromkeys((r["workers"], r["z"]) for r in results))

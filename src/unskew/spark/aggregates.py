@@ -1,9 +1,8 @@
 """Ready-made aggregates that can be split over workers: partial results, and how they are merged.
 
-Each stands for a plain Spark aggregate and gives what that would: the same values, the same type.
+Each stands for a plain Spark aggregate and gives what that would: the same values, the same type::
 
->>> from unskew.spark import aggregates as agg  # doctest: +SKIP
->>> balance.aggregate(events, "user", clicks=agg.count(), spent=agg.sum("price"))  # doctest: +SKIP
+    balance.aggregate(events, "user", clicks=aggregates.count(), spent=aggregates.sum("price"))
 """
 
 from __future__ import annotations

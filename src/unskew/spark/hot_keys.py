@@ -15,6 +15,9 @@ from unskew.routers import Scheme, TableRouter
 from unskew.spark.plans import SplitPlan
 
 SAMPLE = 50_000
+SWEEPS = 3
+PARTS = 4
+"""How finely a hot key is divided: into this many parts for each of its workers."""
 FEW = 2
 """Tail keys have up to two choices in most schemes; in a plan they go by Spark's hash."""
 
@@ -72,36 +75,96 @@ class Planned:
 class Classified:
     """Lets a router decide: it sees a sample with the measured shares, and is asked for candidates.
 
-    So the same object decides as in online routing. Keys with more than two candidates are hot, and
-    are spread over them. Of the others, those that are frequent enough to be measured are placed
-    whole around them, by a planner; the rest go by Spark's hash.
+    So the same object decides as in online routing. Keys with more than two candidates are hot. Of
+    the others, those that are frequent enough to be measured are placed whole, by a planner; the
+    rest go by Spark's hash. Hot keys then fill up the workers, in turn, each over its own
+    candidates to one level: what a router does by looking at loads, the plan does by shares.
+
+    Parameters
+    ----------
+    scheme
+        The router.
+    n_workers
+        Shuffle partitions.
+    tolerance
+        A plan that is expected to keep the largest load within this of the mean is left alone.
+    tail
+        Places the keys that are not hot.
     """
 
     scheme: Scheme
     n_workers: int
+    tolerance: float = 0.05
     tail: Planner = field(default_factory=lambda: Mixed(theta_max=0.02))
 
     def plan(self, measured: Measured, plan: SplitPlan) -> SplitPlan:
         """Return the plan for the keys that are hot now."""
+        loads = expected_loads(measured, plan)
+        if loads.max() <= (1 + self.tolerance) * loads.mean():
+            return plan
         router = self.scheme.router(self.n_workers, **self.scheme.given)
         router.route(sample(measured))
-        load = _rest(measured)
-        hot, pairs = np.zeros(len(measured.keys), np.bool_), []
-        for i, key in enumerate(measured.keys):
-            workers = router.candidates(int(key))
-            hot[i] = len(workers) > FEW or len(workers) == self.n_workers
-            if hot[i]:
-                load[workers] += measured.counts[i] / len(workers)
-                pairs += [(int(key), int(worker)) for worker in workers]
-        tail = Planned(self.tail, self.n_workers)
-        whole = tail.table(measured.of(~hot), plan.without(measured.keys[hot]), load)
-        pairs += zip(whole.keys.tolist(), whole.workers.tolist(), strict=True)
-        keys = np.array([key for key, _ in pairs], np.uint64)
-        order = np.argsort(keys, kind="stable")
-        workers = np.array([worker for _, worker in pairs], np.int32)
-        name = str(self.scheme)
-        made = SplitPlan(self.n_workers, keys[order], workers[order], plan.version + 1, name)
+        choices = [router.candidates(int(key)) for key in measured.keys]
+        hot = np.array([len(w) > FEW or len(w) == self.n_workers for w in choices], np.bool_)
+        counts = measured.counts
+        spread = _rest(measured)
+        for i in np.flatnonzero(hot):
+            spread[choices[i]] += counts[i] / len(choices[i])
+        planner = Planned(self.tail, self.n_workers)
+        whole = planner.table(measured.of(~hot), plan.without(measured.keys[hot]), spread)
+        pairs = SplitPlan(self.n_workers, whole.keys, whole.workers)
+        loads = expected_loads(measured.of(~hot), pairs, spread)
+        for i in [*np.flatnonzero(hot)[::-1]] * SWEEPS:
+            loads -= np.bincount(choices[i], minlength=self.n_workers) * counts[i] / len(choices[i])
+            choices[i] = fill(loads, router.candidates(int(measured.keys[i])), counts[i])
+        rows = list(zip(whole.keys.tolist(), whole.workers.tolist(), strict=True))
+        for i in np.flatnonzero(hot):
+            rows += [(int(measured.keys[i]), int(worker)) for worker in choices[i]]
+        made = SplitPlan.of(self.n_workers, rows, plan.version + 1, str(self.scheme))
         return plan if made.same_pairs(plan) else made
+
+
+def fill(
+    loads: NDArray[np.float64], workers: NDArray[np.int32], amount: float
+) -> NDArray[np.int32]:
+    """Pour an amount over workers so that they come to one level; return each as often as its part.
+
+    The loads are raised accordingly.
+
+    Examples
+    --------
+    >>> loads = np.array([1.0, 3.0, 9.0])
+    >>> fill(loads, np.arange(3, dtype=np.int32), 4.0).tolist(), loads.tolist()
+    ([0, 0, 0, 1], [4.0, 4.0, 9.0])
+    """
+    ascending = np.sort(loads[workers])
+    # The level at which the lowest k take it all, for each k; the first that leaves none below.
+    levels = (amount + np.cumsum(ascending)) / np.arange(1, len(workers) + 1)
+    covered = np.append(ascending[1:], np.inf) >= levels
+    level = levels[int(np.argmax(covered))]
+    parts = np.maximum(0.0, level - loads[workers])
+    wanted = parts / parts.sum() * PARTS * len(workers)
+    times = np.rint(wanted).astype(np.int64)
+    if not times.any():
+        times[int(np.argmax(parts))] = 1
+    divisor = np.gcd.reduce(times)
+    chosen = np.repeat(workers, times // divisor)
+    loads[:] += np.bincount(chosen, minlength=len(loads)) * (amount / len(chosen))
+    return chosen
+
+
+def expected_loads(
+    measured: Measured, plan: SplitPlan, rest: NDArray[np.float64] | None = None
+) -> NDArray[np.float64]:
+    """Return the records that each worker would have under a plan, by what was measured."""
+    loads = (_rest(measured) if rest is None else rest).copy()
+    first = np.searchsorted(plan.keys, measured.keys)
+    last = np.searchsorted(plan.keys, measured.keys, side="right")
+    homes = _homes(measured.keys, plan.n_workers)
+    for count, home, low, high in zip(measured.counts, homes, first, last, strict=True):
+        workers = plan.workers[low:high] if low < high else np.array([home])
+        np.add.at(loads, workers, count / len(workers))
+    return loads
 
 
 def sample(measured: Measured, seed: int = 0) -> Keys:
@@ -115,6 +178,10 @@ def sample(measured: Measured, seed: int = 0) -> Keys:
 def _rest(measured: Measured) -> NDArray[np.float64]:
     """Return the records that each worker has by Spark's hash, without those of measured keys."""
     n_workers = len(measured.homes)
-    homes = TableRouter.of(Plan((1.0,) * n_workers, fallback="spark")).route(measured.keys)
+    homes = _homes(measured.keys, n_workers)
     known = np.bincount(homes, measured.counts, minlength=n_workers)
     return np.maximum(0.0, measured.homes - known)
+
+
+def _homes(keys: Keys, n_workers: int) -> NDArray[np.int32]:
+    return TableRouter.of(Plan((1.0,) * n_workers, fallback="spark")).route(keys)

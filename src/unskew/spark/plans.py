@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
@@ -24,6 +25,8 @@ log = logging.getLogger("unskew.spark")
 @dataclass(frozen=True, eq=False)
 class SplitPlan:
     """Keys with their workers, a row for each pair; all other keys go by Spark's hash.
+
+    A pair that comes twice gets twice the records.
 
     Parameters
     ----------
@@ -47,6 +50,16 @@ class SplitPlan:
     def empty(cls, n_workers: int) -> SplitPlan:
         """Return a plan without pairs."""
         return cls(n_workers, np.empty(0, np.uint64), np.empty(0, np.int32))
+
+    @classmethod
+    def of(
+        cls, n_workers: int, rows: Sequence[tuple[int, int]], version: int, scheme: str
+    ) -> SplitPlan:
+        """Return the plan with these pairs."""
+        keys = np.array([key for key, _ in rows], np.uint64)
+        order = np.argsort(keys, kind="stable")
+        workers = np.array([worker for _, worker in rows], np.int32)
+        return cls(n_workers, keys[order], workers[order], version, scheme)
 
     def whole(self) -> tuple[Keys, NDArray[np.int32]]:
         """Return the keys that have one worker, and it."""

@@ -1,0 +1,202 @@
+"""What balancing gains on Spark: a stateful Python operator that sleeps for each record.
+
+Sleeping tasks need no core, so a small machine shows what a large one would: the batch is as slow
+as its most loaded worker.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark import TaskContext
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
+
+from unskew.spark.balancer import Balancer
+from unskew.spark.placement import SLOT
+from unskew.workloads import Zipf
+
+WARM_UP = 2
+FILES = 2
+
+
+@dataclass(frozen=True)
+class Work:
+    """A skewed stream in batches, and how long a record takes.
+
+    Parameters
+    ----------
+    z, keys, records
+        The Zipf law of the keys, and the records of a batch.
+    delay_s
+        Seconds that the operator sleeps for a record.
+    batches
+        Batches that are measured, after two that warm up.
+    """
+
+    z: float
+    keys: int = 1000
+    records: int = 60_000
+    delay_s: float = 0.0005
+    batches: int = 3
+    seed: int = 1
+
+    def write(self, folder: Path) -> None:
+        """Write the batches as files, two for each."""
+        count = (WARM_UP + self.batches) * FILES
+        size = self.records // FILES
+        stream = Zipf(self.z, self.keys, count * size, self.seed)
+        folder.mkdir(parents=True)
+        for i, ids in enumerate(stream.ids(size)):
+            names = pa.array([f"key-{k}" for k in range(self.keys + 1)])
+            table = pa.table({"key": names.take(pa.array(ids)), "x": np.arange(len(ids))})
+            pq.write_table(table, folder / f"{i:05d}.parquet")
+
+
+def measure(
+    spark: SparkSession,
+    work: Work,
+    operator: Callable[[DataFrame, list[str]], DataFrame],
+    balancer: Callable[[str], Balancer] | None,
+) -> dict[str, Any]:
+    """Run an operator over the work, plain or balanced; return its speed, its state, its loads.
+
+    ``operator`` is given the rows and the grouping columns; ``balancer`` the checkpoint's location.
+    """
+    with tempfile.TemporaryDirectory(prefix="unskew-bench-") as name:
+        folder = Path(name)
+        work.write(folder / "in")
+        checkpoint = str(folder / "checkpoint")
+        rows = (
+            spark.readStream.schema("key string, x bigint")
+            .option("maxFilesPerTrigger", FILES)
+            .parquet(str(folder / "in"))
+        )
+        grouping = ["key"]
+        if balancer is not None:
+            rows, grouping = balancer(checkpoint).route(rows, "key"), ["key", SLOT]
+        loads: list[list[int]] = []
+
+        def note(batch: DataFrame, _: int) -> None:
+            found = batch.groupBy("worker").sum("n").collect()
+            loads.append(sorted((int(row[1]) for row in found), reverse=True))
+
+        query = (
+            operator(rows, grouping)
+            .writeStream.foreachBatch(note)
+            .outputMode("update")
+            .option("checkpointLocation", checkpoint)
+            .start()
+        )
+        try:
+            batches: list[Any] = []
+            while len(batches) < WARM_UP + work.batches and query.isActive:
+                time.sleep(0.1)
+                batches = [p for p in query.recentProgress if p["numInputRows"]]
+            if (error := query.exception()) is not None:
+                raise RuntimeError(f"the query failed: {error}")
+        finally:
+            query.stop()
+        seconds = [p["durationMs"]["addBatch"] / 1000 for p in batches[WARM_UP:]]
+        return {
+            "seconds": float(np.median(seconds)),
+            "records_per_s": work.records / float(np.median(seconds)),
+            "state_rows": int(batches[-1]["stateOperators"][0]["numRowsTotal"]),
+            "loads": loads[-1],
+        }
+
+
+def sleeping_count(rows: DataFrame, grouping: list[str], delay_s: float) -> DataFrame:
+    """Return a running count by key that sleeps for each record, and where it ran."""
+
+    def count(
+        key: tuple[Any, ...], parts: Iterator[pd.DataFrame], state: GroupState
+    ) -> Iterator[pd.DataFrame]:
+        seen = sum(len(part) for part in parts)
+        time.sleep(delay_s * seen)
+        state.update((seen + (state.get[0] if state.exists else 0),))
+        context = TaskContext.get()
+        assert context is not None
+        yield pd.DataFrame({"key": [key[0]], "n": [seen], "worker": [context.partitionId()]})
+
+    return rows.groupBy(*grouping).applyInPandasWithState(
+        count,
+        outputStructType="key string, n bigint, worker int",
+        stateStructType="n bigint",
+        outputMode="update",
+        timeoutConf=GroupStateTimeout.NoTimeout,
+    )
+
+
+def collected(rows: DataFrame, grouping: list[str]) -> DataFrame:
+    """Return a native aggregate that cannot be combined before the shuffle, and where it ran."""
+    values = F.collect_set(F.col("x") % 16)
+    found = rows.groupBy(*grouping).agg(F.size(values).alias("n"))
+    return found.withColumn("worker", F.spark_partition_id())
+
+
+def gains(
+    spark: SparkSession,
+    schemes: Sequence[tuple[str, str]],
+    works: Sequence[Work],
+    workers: int,
+    progress: Callable[[int], None] | None = None,
+) -> list[dict[str, Any]]:
+    """Return the speed of schemes, each with its mode, over plain grouping and over the ideal."""
+    results = []
+    for work in works:
+        operator = partial(sleeping_count, delay_s=work.delay_s)
+        plain = None
+        for scheme, mode in [("key", "plain"), *schemes]:
+            balanced = None if mode == "plain" else partial(_balancer, scheme, mode)
+            found = measure(spark, work, operator, balanced)
+            plain = plain or found
+            results.append(
+                {
+                    "scheme": scheme,
+                    "mode": mode,
+                    "z": work.z,
+                    "workers": workers,
+                    "records_per_s": found["records_per_s"],
+                    "over_key": found["records_per_s"] / plain["records_per_s"],
+                    "over_ideal": found["records_per_s"] * work.delay_s / workers,
+                    "state_rows": found["state_rows"],
+                    "loads": found["loads"],
+                }
+            )
+            if progress is not None:
+                progress(1)
+    return results
+
+
+def overheads(
+    spark: SparkSession,
+    records: int,
+    scheme: str = "w-choices",
+    progress: Callable[[int], None] | None = None,
+) -> list[dict[str, Any]]:
+    """Return what routing costs where nothing is skewed, as a part of the plain query's time."""
+    work = Work(z=0.0, keys=records // 10, records=records, batches=4)
+    plain = measure(spark, work, collected, None)
+    rows = []
+    for mode in ("planned", "online"):
+        found = measure(spark, work, collected, partial(_balancer, scheme, mode))
+        rows.append({"mode": mode, "fraction": found["seconds"] / plain["seconds"] - 1})
+        if progress is not None:
+            progress(1)
+    return rows
+
+
+def _balancer(scheme: str, mode: str, checkpoint: str) -> Balancer:
+    return Balancer(scheme, mode=mode, checkpoint=checkpoint)

@@ -1,0 +1,45 @@
+"""An embedded Spark session, for the demo and the benchmarks."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pyspark.sql import SparkSession
+
+
+@contextmanager
+def embedded_session(workers: int) -> Iterator[SparkSession]:
+    """Start a quiet Spark in this process, with as many task slots as workers; stop it at the end.
+
+    Tasks that sleep need no core, so there may be more of them than the machine has.
+    """
+    # The Python that runs tasks must be this one, with unskew in it.
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    with tempfile.TemporaryDirectory(prefix="unskew-") as folder:
+        settings = {
+            "spark.sql.shuffle.partitions": workers,
+            "spark.ui.enabled": "false",
+            "spark.ui.showConsoleProgress": "false",
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.memory": "2g",
+            "spark.local.dir": folder,
+            "spark.sql.warehouse.dir": f"{folder}/warehouse",
+            "spark.sql.adaptive.enabled": "false",
+            "spark.log.level": "OFF",
+            "spark.sql.streaming.stateStore.providerClass": (
+                "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+            ),
+        }
+        builder = SparkSession.builder.master(f"local[{workers}]").appName("unskew")
+        for name, value in settings.items():
+            builder = builder.config(name, value)
+        session = builder.getOrCreate()
+        session.sparkContext.setLogLevel("OFF")
+        try:
+            yield session
+        finally:
+            session.stop()
