@@ -115,3 +115,70 @@ def test_both_levels_survive_the_optimizer(spark: SparkSession) -> None:
     balanced = Balancer("pkg").aggregate(df, "key", window=None, **aggregates())
     plan = balanced._jdf.queryExecution().executedPlan().toString()
     assert plan.count("Exchange hashpartitioning(key") == 2
+
+
+def test_running_aggregates_by_upsert_and_merge_on_read(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    df = events(spark, 1500)
+    df.repartition(6).write.parquet(str(tmp_path / "in"))
+    stream = (
+        spark.readStream.schema(df.schema)
+        .option("maxFilesPerTrigger", 2)
+        .parquet(str(tmp_path / "in"))
+    )
+    balance = Balancer("w-choices", mode="online", checkpoint=str(tmp_path / "chk"))
+    table: dict[tuple[object, int], tuple[object, ...]] = {}
+    partials = balance.partials(stream, "key", window=None, **aggregates())
+
+    def upsert(batch: DataFrame, _: int) -> None:
+        table.update({(row["key"], row["slot"]): tuple(row) for row in batch.collect()})
+
+    query = (
+        partials.writeStream.foreachBatch(upsert)
+        .outputMode("update")
+        .option("checkpointLocation", str(tmp_path / "chk"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    stored = spark.createDataFrame(list(table.values()), partials.schema)
+    merged = balance.merge(stored, "key", **aggregates())
+    assert len(table) > len(rows(merged))
+    assert merged.schema.simpleString() == plain(df, "key").schema.simpleString()
+    assert rows(merged) == rows(plain(df, "key"))
+
+
+def test_other_partitions_than_the_checkpoints_are_refused(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    events(spark, 20).write.parquet(str(tmp_path / "in"))
+    checkpoint = str(tmp_path / "chk")
+
+    def stream() -> DataFrame:
+        return spark.readStream.schema("key string").parquet(str(tmp_path / "in"))
+
+    query = (
+        stream()
+        .groupBy("key")
+        .count()
+        .writeStream.format("noop")
+        .outputMode("update")
+        .option("checkpointLocation", checkpoint)
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    before = str(spark.conf.get("spark.sql.shuffle.partitions"))
+    spark.conf.set("spark.sql.shuffle.partitions", 5)
+    try:
+        with pytest.raises(ValueError, match=f"was begun with {before} shuffle partitions"):
+            Balancer("pkg", checkpoint=checkpoint).route(stream(), "key")
+    finally:
+        spark.conf.set("spark.sql.shuffle.partitions", before)
+
+
+def test_a_stream_without_a_window_is_told_the_way_out(spark: SparkSession) -> None:
+    stream = spark.readStream.format("rate").load()
+    with pytest.raises(ValueError, match="write partials"):
+        Balancer("pkg", checkpoint="/tmp/x").aggregate(stream, "value", n=agg.count())

@@ -7,11 +7,13 @@ Each stands for a plain Spark aggregate and gives what that would: the same valu
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
+from pyspark.sql.types import DataType, DecimalType, DoubleType, LongType
 
 from unskew.spark.keys import ColumnOrName
 
@@ -32,12 +34,19 @@ class Aggregate:
         How each of these is put together, as an aggregate over the workers.
     finish
         The result, of the merged parts.
+    kind
+        The type of the result, by that of the first partial one: the same if not given.
     """
 
     plain: Column
     partials: tuple[Column, ...]
     merges: tuple[Merge, ...]
     finish: Callable[..., Column] = lambda merged: merged
+    kind: Callable[[DataType], DataType] = lambda partial: partial
+
+    def parts(self, name: str) -> list[str]:
+        """Return the names of the partial results of an aggregate of this name."""
+        return [f"{name}__{i}" for i in range(len(self.partials))]
 
 
 def count(column: ColumnOrName | None = None) -> Aggregate:
@@ -67,7 +76,11 @@ def mean(column: ColumnOrName) -> Aggregate:
     """Return the mean of a column."""
     n = count(column)
     return Aggregate(
-        F.avg(column), (F.sum(column), *n.partials), (F.sum, *n.merges), lambda s, n: s / n
+        F.avg(column),
+        (F.sum(column), *n.partials),
+        (F.sum, *n.merges),
+        lambda total, count: total / count,
+        _mean_type,
     )
 
 
@@ -90,7 +103,8 @@ def count_distinct(column: ColumnOrName) -> Aggregate:
         F.count_distinct(column),
         parts.partials,
         parts.merges,
-        lambda s: F.size(F.array_distinct(s)),
+        lambda values: F.size(F.array_distinct(values)),
+        lambda _: LongType(),
     )
 
 
@@ -98,7 +112,15 @@ def approx_count_distinct(column: ColumnOrName) -> Aggregate:
     """Return about how many distinct values a column has, by a HyperLogLog sketch."""
     sketch = F.hll_sketch_agg(column)
     plain = F.hll_sketch_estimate(sketch)
-    return Aggregate(plain, (sketch,), (F.hll_union_agg,), F.hll_sketch_estimate)
+    merges, kind = (F.hll_union_agg,), LongType()
+    return Aggregate(plain, (sketch,), merges, F.hll_sketch_estimate, lambda _: kind)
+
+
+def _mean_type(total: DataType) -> DataType:
+    if not isinstance(total, DecimalType):
+        return DoubleType()
+    # Spark: the sum of decimal(p, s) is decimal(p + 10, s), the mean decimal(p + 4, s + 4).
+    return DecimalType(builtins.min(38, total.precision - 6), builtins.min(38, total.scale + 4))
 
 
 def _flatten(column: Column) -> Column:

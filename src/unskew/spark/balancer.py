@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 from unskew.planners import PLANNERS, read_planners
 from unskew.routers import Scheme, read_schemes
 from unskew.spark.aggregates import Aggregate
+from unskew.spark.checkpoint import PARTITIONS, checkpoint_partitions
 from unskew.spark.keys import ColumnOrName, key_columns, key_id
 from unskew.spark.online import slot_udf
 from unskew.spark.placement import SLOT
@@ -121,29 +122,56 @@ class Balancer:
     ) -> DataFrame:
         """Return aggregates by key: the rows and the schema of the plain query, but balanced.
 
-        A stream needs a window, a watermark and the append mode.
+        A stream needs a window, a watermark and the append mode. For running aggregates write the
+        `partials` with an upsert on the keys and the slot, and `merge` them when they are read.
         """
+        if df.isStreaming and window is None:
+            raise ValueError(
+                "a stream is merged by window: give window=F.window(...), or write partials(...) "
+                "with an upsert on the keys and the slot and merge(...) them on reading"
+            )
+        split = self.partials(df, *keys, window=window, **aggregates)
+        return self.merge(split, *_window(window), *keys, **aggregates)
+
+    def partials(
+        self,
+        df: DataFrame,
+        *keys: str,
+        window: Column | None = None,
+        **aggregates: Aggregate,
+    ) -> DataFrame:
+        """Return what each worker computes of each key: a row for each key and slot."""
         if not aggregates:
             raise ValueError("at least one aggregate is needed, as in total=aggregates.sum('x')")
         if window is not None:
             df = df.withColumn("window", window)
-        before = [] if window is None else ["window"]
-        routed = self.route(df, *keys, before=before)
-        grouping = [*before, *keys]
-        partials, merges, results = [], [], []
-        plain = df.groupBy(*grouping).agg(*(a.plain.alias(n) for n, a in aggregates.items())).schema
+        routed = self.route(df, *keys, before=_window(window))
+        columns = [
+            column.alias(part)
+            for name, aggregate in aggregates.items()
+            for part, column in zip(aggregate.parts(name), aggregate.partials, strict=True)
+        ]
+        return routed.groupBy(*_window(window), *keys, SLOT).agg(*columns)
+
+    def merge(self, partials: DataFrame, *keys: str, **aggregates: Aggregate) -> DataFrame:
+        """Return the aggregates by key of what `partials` gave."""
+        merges, results = [], []
         for name, aggregate in aggregates.items():
-            parts = [f"{name}__{i}" for i in range(len(aggregate.partials))]
-            partials += [c.alias(p) for c, p in zip(aggregate.partials, parts, strict=True)]
+            parts = aggregate.parts(name)
             merges += [m(F.col(p)).alias(p) for m, p in zip(aggregate.merges, parts, strict=True)]
-            merged = aggregate.finish(*(F.col(part) for part in parts))
-            results.append(merged.cast(plain[name].dataType).alias(name))
-        split = routed.groupBy(*grouping, SLOT).agg(*partials)
-        return split.groupBy(*grouping).agg(*merges).select(*grouping, *results)
+            kind = aggregate.kind(partials.schema[parts[0]].dataType)
+            results.append(aggregate.finish(*map(F.col, parts)).cast(kind).alias(name))
+        return partials.groupBy(*keys).agg(*merges).select(*keys, *results)
 
     def n_workers(self, df: DataFrame) -> int:
         """Return how many workers there are: the shuffle partitions."""
-        session = int(df.sparkSession.conf.get("spark.sql.shuffle.partitions") or 200)
+        session = int(df.sparkSession.conf.get(PARTITIONS) or 200)
+        fixed = checkpoint_partitions(self.checkpoint) if self.checkpoint else None
+        if df.isStreaming and fixed not in (None, session):
+            raise ValueError(
+                f"the checkpoint {self.checkpoint} was begun with {fixed} shuffle partitions, the "
+                f"session has {session}: set {PARTITIONS} to {fixed}, or begin a new checkpoint"
+            )
         if self.workers is not None and self.workers != session:
             raise ValueError(
                 f"workers={self.workers}, but spark.sql.shuffle.partitions is {session}: "
@@ -158,3 +186,7 @@ class Balancer:
                 "give Balancer(..., checkpoint=...) the query's checkpointLocation"
             )
         return f"{self.checkpoint}/unskew/{self.name}"
+
+
+def _window(window: Column | None) -> list[str]:
+    return [] if window is None else ["window"]
