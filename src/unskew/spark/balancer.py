@@ -71,6 +71,8 @@ class Balancer:
         if len(named) != 1:
             raise ValueError(f"a balancer has one scheme, got {self.scheme}")
         object.__setattr__(self, "_scheme", named[0])
+        if isinstance(named[0], Scheme):
+            named[0].router(self.workers or 2, **named[0].given)  # refuses bad parameters
         if planner and self.mode == "online":
             raise ValueError(f"{self.scheme} plans between batches: use mode='planned'")
         if self.mode == "planned":
@@ -110,7 +112,7 @@ class Balancer:
         if not df.isStreaming:
             plan = route.learned(df, strategy)
             return route.by_table(df, local_table(df, plan)).drop(ID)
-        root, name = self._beside_checkpoint(), f"unskew {self.name}"
+        root, name = f"{self._beside_checkpoint()}/plans", f"unskew {self.name}"
         return plan_stream(route, df, strategy, root, name, self.decay)
 
     def aggregate(
@@ -141,6 +143,11 @@ class Balancer:
         **aggregates: Aggregate,
     ) -> DataFrame:
         """Return what each worker computes of each key: a row for each key and slot."""
+        for key in keys:
+            if key not in df.columns and key.partition(".")[0] in df.columns:
+                raise ValueError(
+                    f"make a column of {key!r} first: withColumn('name', col({key!r}))"
+                )
         if not aggregates:
             raise ValueError("at least one aggregate is needed, as in total=aggregates.sum('x')")
         if window is not None:

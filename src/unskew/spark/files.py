@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import uuid
 from pathlib import PurePosixPath
 
 import pyarrow.fs as fs
@@ -23,7 +25,13 @@ def located(uri: str) -> tuple[fs.FileSystem, str]:
 def write_whole(system: fs.FileSystem, path: PurePosixPath, data: bytes) -> None:
     """Write a file that is there as a whole or not at all."""
     system.create_dir(str(path.parent), recursive=True)
-    part = path.with_name(f".{path.name}.part")
+    part = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
     with system.open_output_stream(str(part)) as out:
         out.write(data)
     system.move(str(part), str(path))
+
+
+def remove(system: fs.FileSystem, path: PurePosixPath) -> None:
+    """Remove a file, if nobody else has."""
+    with contextlib.suppress(FileNotFoundError):
+        system.delete_file(str(path))

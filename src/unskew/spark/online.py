@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -13,7 +14,7 @@ from pyspark.sql.types import IntegerType
 
 from unskew.routers import Router, Scheme
 from unskew.spark.placement import anchors, slots_for
-from unskew.spark.state_files import StateFiles
+from unskew.spark.state_files import RouterStateError, StateFiles
 from unskew.state import WHOSE
 
 
@@ -41,9 +42,20 @@ def start(
     router = scheme.router(n_workers, **{"source": source, **scheme.given})
     snapshot = None if files is None or batch is None else files.load(source, batch)
     if snapshot is not None:
+        assert files is not None
+        if _kind(str(snapshot[WHOSE])) != _kind(repr(router)):
+            raise RouterStateError(
+                f"{files.root} has the state of {snapshot[WHOSE]}, not of {router!r}: give the "
+                "balancer another name, or remove that folder"
+            )
         # Another source's state will do: it differs in where round robins start.
         router.restore({**snapshot, WHOSE: np.array(repr(router))})
     return router
+
+
+def _kind(text: str) -> str:
+    """Return a router's description without its source."""
+    return re.sub(r"\bsource=\d+", "source", text)
 
 
 def _task() -> tuple[int, int | None]:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from unskew.hashing import Keys
 from unskew.sealed import SealError, seal, unseal
-from unskew.spark.files import located, write_whole
+from unskew.spark.files import located, remove, write_whole
 
 KIND = "split plan 1"
 KEPT = 100
@@ -108,7 +108,7 @@ class PlanFolder:
         system, path = located(self.root)
         write_whole(system, PurePosixPath(path) / str(plan.version), plan.to_bytes())
         for old in self._versions(system, path)[:-KEPT]:
-            system.delete_file(f"{path}/{old}")
+            remove(system, PurePosixPath(path) / str(old))
 
     def latest(self) -> SplitPlan | None:
         """Return the newest plan that can be read; broken ones are reported and passed over."""

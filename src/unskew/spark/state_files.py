@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow.fs as fs
 
 from unskew.sealed import SealError, seal, unseal
-from unskew.spark.files import located, write_whole
+from unskew.spark.files import located, remove, write_whole
 from unskew.state import Snapshot
 
 KIND = "router state 1"
@@ -56,8 +56,10 @@ class StateFiles:
         buffer = io.BytesIO()
         np.savez(buffer, **snapshot)  # type: ignore[arg-type]
         write_whole(self._system, folder / str(batch), seal(KIND, buffer.getvalue()))
-        for old in sorted(self._batches(str(source)))[:-KEPT]:
-            self._system.delete_file(str(folder / str(old)))
+        # Later ones may be there after a rollback; they will be written again.
+        earlier = sorted(at for at in self._batches(str(source)) if at <= batch)
+        for old in earlier[:-KEPT]:
+            remove(self._system, folder / str(old))
 
     def _read(self, path: PurePosixPath) -> Snapshot:
         with self._system.open_input_stream(str(path)) as file:
