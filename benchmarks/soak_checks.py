@@ -1,0 +1,113 @@
+"""What a soak left behind: Spark's logs, the results, and the states of the routers, checked."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+from urllib.parse import unquote, urlparse
+
+import numpy as np
+import pyarrow.parquet as pq
+from benchmarks.soak_events import Totals
+
+from unskew import hash_keys
+from unskew.routers import read_schemes
+from unskew.spark.online import start
+from unskew.spark.state_files import StateFiles
+from unskew.state import Snapshot
+
+ROUTER = "checkpoint/unskew/router"
+
+
+def batches(folder: Path, log: str) -> list[int]:
+    """Return the batches in a log of the checkpoint: ``offsets`` planned, ``commits`` done."""
+    return sorted(int(p.name) for p in _numbered(folder / "checkpoint" / log))
+
+
+def files_by_batch(folder: Path) -> dict[int, list[Path]]:
+    """Return the input files of each batch, as the source of the query logged them."""
+    found: dict[int, set[Path]] = {}
+    for entry in _entries(folder / "checkpoint/sources/0"):
+        found.setdefault(entry["batchId"], set()).add(_local(entry["path"]))
+    return {batch: sorted(files) for batch, files in sorted(found.items())}
+
+
+def compare(folder: Path, exact: Totals) -> dict[str, int]:
+    """Return how many totals are missing, doubled, wrong or of nothing; sums to 0 if all is well.
+
+    Only files that the sink committed count, as for any reader of it.
+    """
+    rows: Counter[tuple[int, str]] = Counter()
+    wrong = 0
+    for path in sorted(
+        {_local(entry["path"]) for entry in _entries(folder / "out/_spark_metadata")}
+    ):
+        for row in pq.ParquetFile(path).read().to_pylist():
+            at = int(row["window"]["start"].timestamp()), row["key"]
+            rows[at] += 1
+            wrong += at in exact and exact[at] != (row["n"], row["total"])
+    return {
+        "missing": len(exact.keys() - rows.keys()),
+        "doubled": sum(n - 1 for n in rows.values()),
+        "wrong": wrong,
+        "unexpected": len(rows.keys() - exact.keys()),
+    }
+
+
+def router_heights(folder: Path) -> dict[str, int]:
+    """Return the last batch that each source knows; in planned mode, the last version."""
+    heights = {f"source {source}": max(kept) for source, kept in _kept(folder).items() if kept}
+    plans = [int(p.name) for p in _numbered(folder / ROUTER) if p.is_file()]
+    return heights | ({"plan": max(plans)} if plans else {})
+
+
+def differing_states(folder: Path, scheme: str, workers: int) -> int:
+    """Return how many kept router states are not those of a run in which nothing was killed.
+
+    The batches are routed anew, from the source's log and the files. Spark orders the files of a
+    batch, each of them a partition, by size.
+    """
+    given = read_schemes(scheme)[0]
+    kept = _kept(folder)
+    mine = StateFiles(str(folder / ROUTER))
+    differing = 0
+    with TemporaryDirectory() as scratch:
+        files = StateFiles(scratch)
+        for batch, paths in files_by_batch(folder).items():
+            by_size = sorted(paths, key=lambda path: -path.stat().st_size)
+            for source, path in enumerate(by_size):
+                router = start(given, workers, source, batch, files)
+                router.route(hash_keys(pq.read_table(path)["key"]))
+                files.save(source, batch, router.snapshot())
+                if batch in kept.get(source, []):
+                    differing += not _same(mine.load(source, batch + 1), router.snapshot())
+    return differing
+
+
+def _kept(folder: Path) -> dict[int, list[int]]:
+    """Return the batches whose states are kept, by source."""
+    sources = [at for at in _numbered(folder / ROUTER) if at.is_dir()]
+    return {int(at.name): [int(p.name) for p in _numbered(at)] for at in sources}
+
+
+def _numbered(folder: Path) -> list[Path]:
+    return [p for p in folder.glob("*") if p.name.isdigit()]
+
+
+def _same(one: Snapshot | None, other: Snapshot) -> bool:
+    return one is not None and all(np.array_equal(one[name], other[name]) for name in other)
+
+
+def _entries(log: Path) -> Iterator[dict[str, Any]]:
+    """Yield the entries of a log of files; those before a compaction come twice."""
+    for path in log.glob("[0-9]*"):
+        for line in path.read_text().splitlines()[1:]:
+            yield json.loads(line)
+
+
+def _local(uri: str) -> Path:
+    return Path(unquote(urlparse(uri).path))

@@ -1,0 +1,93 @@
+"""The query that a soak disturbs, as a driver of its own; it goes on from its checkpoint.
+
+Usage: python benchmarks/soak_query.py MASTER FOLDER SCHEME MODE
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from unskew.spark import Balancer
+from unskew.spark import aggregates as agg
+
+WORKERS = 8
+WINDOW_S = 60
+WATERMARK_S = 30
+FILES_A_BATCH = 6
+
+SETTINGS = {
+    "spark.sql.shuffle.partitions": WORKERS,
+    "spark.sql.session.timeZone": "UTC",
+    "spark.cores.max": 2,
+    "spark.executor.cores": 1,
+    "spark.executor.memory": "640m",
+    "spark.driver.memory": "640m",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.extraJavaOptions": (
+        f"-Dlog4j2.configurationFile={Path(__file__).with_name('soak.properties')}"
+    ),
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.locality.wait": "0s",
+    # A file is a partition, however many executors live: so a batch can be told again by hand.
+    "spark.sql.files.openCostInBytes": "128m",
+    "spark.sql.files.maxPartitionBytes": "128m",
+    # As if each executor had a machine of its own: what a dead one has routed is lost.
+    "spark.shuffle.readHostLocalDisk": "false",
+    # Kills must not add up to the end of the query, nor be waited for.
+    "spark.task.maxFailures": 50,
+    "spark.stage.maxConsecutiveAttempts": 50,
+    "spark.shuffle.io.maxRetries": 2,
+    "spark.shuffle.io.retryWait": "500ms",
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+}
+
+
+def main() -> None:
+    master, folder, scheme, mode = sys.argv[1:]
+    builder = SparkSession.builder.master(master).appName("unskew soak")
+    for name, value in SETTINGS.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    checkpoint = f"{folder}/checkpoint"
+    balancer = Balancer(scheme, mode=mode, checkpoint=checkpoint)
+    try:
+        query = (
+            balanced(spark, folder, balancer)
+            .writeStream.format("parquet")
+            .option("path", f"{folder}/out")
+            .option("checkpointLocation", checkpoint)
+            .outputMode("append")
+            .trigger(processingTime="1 second")
+            .start()
+        )
+        query.awaitTermination()
+    finally:
+        spark.stop()
+
+
+def balanced(spark: SparkSession, folder: str, balancer: Balancer) -> DataFrame:
+    events = (
+        spark.readStream.schema("key string, x long, time timestamp")
+        .option("maxFilesPerTrigger", FILES_A_BATCH)
+        .parquet(f"{folder}/in")
+        .withWatermark("time", f"{WATERMARK_S} seconds")
+    )
+    return balancer.aggregate(
+        events,
+        "key",
+        window=F.window("time", f"{WINDOW_S} seconds"),
+        n=agg.count(),
+        total=agg.sum("x"),
+    )
+
+
+if __name__ == "__main__":
+    main()
