@@ -27,7 +27,8 @@ demo: $(READY)  ## Simulate a skewed stream under every kind of scheme, with a p
 	  --stream zipf:z=1.4,keys=10000,records=2e6,seed=1 --plot out/demo.png
 
 test: $(READY)  ## Run the tests, also a part of them uncompiled
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+	$(BIN)/python -m pytest -n 2 --ignore tests/spark
+	$(BIN)/python -m pytest tests/spark
 	$(MAKE) --no-print-directory test-uncompiled
 
 test-uncompiled: $(READY)  ## Run the core tests with the kernels as plain Python

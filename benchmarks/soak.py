@@ -61,7 +61,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda *_: sys.exit(1))
+        signal.signal(number, lambda number, _: sys.exit(f"soak: ended by signal {number}"))
     rng = np.random.default_rng(options.seed)
     deck = [KINDS[i % len(KINDS)] for i in range(options.kills)]
     kinds = [str(kind) for kind in rng.permutation(deck)]

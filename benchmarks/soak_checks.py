@@ -61,7 +61,7 @@ def compare(folder: Path, exact: Totals) -> dict[str, int]:
 def router_heights(folder: Path) -> dict[str, int]:
     """Return the last batch that each source knows; in planned mode, the last version."""
     heights = {f"source {source}": max(kept) for source, kept in _kept(folder).items() if kept}
-    plans = [int(p.name) for p in _numbered(folder / ROUTER) if p.is_file()]
+    plans = [int(p.name) for p in _numbered(folder / ROUTER / "plans")]
     return heights | ({"plan": max(plans)} if plans else {})
 
 
@@ -90,7 +90,7 @@ def differing_states(folder: Path, scheme: str, workers: int) -> int:
 
 def _kept(folder: Path) -> dict[int, list[int]]:
     """Return the batches whose states are kept, by source."""
-    sources = [at for at in _numbered(folder / ROUTER) if at.is_dir()]
+    sources = _numbered(folder / ROUTER)
     return {int(at.name): [int(p.name) for p in _numbered(at)] for at in sources}
 
 

@@ -35,10 +35,3 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session.sparkContext.setLogLevel("OFF")
     yield session
     session.stop()
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep all tests of Spark in one process: they share its session."""
-    for item in items:
-        if "spark" in item.path.parent.parts:
-            item.add_marker(pytest.mark.xdist_group("spark"))
