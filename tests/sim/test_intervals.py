@@ -216,7 +216,7 @@ def test_an_empty_stream_has_no_intervals() -> None:
     [
         ({"fallback": "key", "changes": [WorkerChange(700)]}, "with the fallback 'key' workers"),
         ({"fallback": "key", "changes": [WorkerChange(5, 1)]}, "with the fallback 'key' workers"),
-        ({"fallback": "ring"}, "fallback must be one of consistent, key, got ring"),
+        ({"fallback": "ring"}, "fallback must be one of consistent, key, spark, got ring"),
         ({"queue": Queue()}, "planners need a finite arrival rate: intervals take time"),
         ({"queue": Queue(rate=float("nan"))}, "planners need a finite arrival rate"),
         ({"queue": Queue(rate=0.0)}, "arrival_rate must be positive"),
