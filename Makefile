@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 # A kernel's compiled code is kept under a name that changes with the kernels' text.
 export NUMBA_CACHE_DIR ?= $(CURDIR)/.cache/numba-$(shell cat src/unskew/kernels/*.py | cksum | cut -d' ' -f1)
 
-.PHONY: help setup demo test test-uncompiled check format bench clean
+.PHONY: help setup demo test test-full test-uncompiled check format bench clean
 
 help:  ## Show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  \033[1mmake %-16s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -28,8 +28,11 @@ demo: $(READY)  ## Simulate a skewed stream under every kind of scheme, with a p
 
 test: $(READY)  ## Run the tests, also a part of them uncompiled
 	$(BIN)/python -m pytest -n 2 --ignore tests/spark
-	$(BIN)/python -m pytest tests/spark
+	$(BIN)/python -m pytest -m "not full" tests/spark
 	$(MAKE) --no-print-directory test-uncompiled
+
+test-full: $(READY)  ## Run the tests of Spark with every scheme in every mode (half an hour)
+	$(BIN)/python -m pytest -m full tests/spark
 
 test-uncompiled: $(READY)  ## Run the core tests with the kernels as plain Python
 	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -n 2 -m "not jit" tests/kernels tests/sketches tests/routers tests/planners

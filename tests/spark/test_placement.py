@@ -13,14 +13,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark import TaskContext
-from pyspark.sql import DataFrame, GroupedData, SparkSession
+from pyspark.sql import Column, DataFrame, GroupedData, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.state import GroupState
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from unskew.routers import make_router
 from unskew.spark import SLOT, Balancer
-from unskew.spark.placement import anchors, partitions_of, slot_column, slots_for
+from unskew.spark.placement import anchors, partitions_of, slot_column, slots_for, targets
 
 WORKERS = 8
 ROWS = "round LONG, source INT, id LONG, worker INT"
@@ -71,16 +71,21 @@ def numbers(*types: type[np.signedinteger[Any]]) -> list[Any]:
     return arrays
 
 
+def of_target(n_workers: int) -> Column:
+    return slot_column([F.col("key")], F.col("target"), n_workers)
+
+
 def test_expression_equals_kernel(spark: SparkSession) -> None:
     """Slots and partitions, for several numbers of workers, in the JVM and in the kernel."""
     keys, others, draws = numbers(np.int64, np.int32, np.int64)
     tables = []
     for n in (1, 2, 7, 8, 200):
         columns = {"key": keys, "other": others, "worker": (draws % n).astype(np.int32)}
-        columns |= {"anchor": anchors(n)[draws % n], "n": np.full(len(keys), n, np.int32)}
+        columns |= {"target": targets(n)[draws % n], "n": np.full(len(keys), n, np.int32)}
         tables.append(pa.table(columns))
     df = spark.createDataFrame(pa.concat_tables(tables)).withColumn("hash", F.hash("key"))
-    df = df.withColumn(SLOT, slot_column(F.col("hash"), F.col("anchor")))
+    slot = F.coalesce(*(F.when(F.col("n") == n, of_target(n)) for n in (1, 2, 7, 8, 200)))
+    df = df.withColumn(SLOT, slot)
     for name in (SLOT, "other"):
         df = df.withColumn(f"of_{name}", F.pmod(F.hash("key", name), "n"))
     for (n,), part in df.toArrow().to_pandas().groupby(["n"]):
@@ -88,6 +93,8 @@ def test_expression_equals_kernel(spark: SparkSession) -> None:
         slots = slots_for(hashes, workers, anchors(n))
         assert np.array_equal(slots, part[SLOT])
         assert np.array_equal(part["of_slot"], workers)
+        home = partitions_of(hashes, np.zeros_like(hashes), n)
+        assert np.array_equal(slots == 0, workers == home)
         assert np.array_equal(partitions_of(hashes, slots, n), workers)
         others = part["other"].to_numpy()
         assert np.array_equal(partitions_of(hashes, others, n), part["of_other"])
@@ -199,10 +206,10 @@ def transformed(events: DataFrame, balancer: Balancer) -> DataFrame:
 def joined(events: DataFrame, balancer: Balancer) -> DataFrame:
     """Join with a row for each key and worker."""
     left = balancer.route(events.where("key IS NOT NULL"), "key")
-    every = F.explode(F.lit([int(anchor) for anchor in anchors(WORKERS)]))
+    every = F.explode(F.lit(targets(WORKERS).tolist()))
     keys = events.where("id = 0").select(F.expr("explode(sequence(1, 9))").alias("n"))
-    keys = keys.select(F.format_string("key-%d", "n").alias("key"), every.alias("anchor"))
-    right = keys.withColumn(SLOT, slot_column(F.hash("key"), F.col("anchor")))
+    keys = keys.select(F.format_string("key-%d", "n").alias("key"), every.alias("target"))
+    right = keys.withColumn(SLOT, of_target(WORKERS))
     return left.join(right, ["key", SLOT]).withColumn("worker", F.spark_partition_id())
 
 

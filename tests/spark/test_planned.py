@@ -17,8 +17,9 @@ from unskew.plan import Plan
 from unskew.planners import read_planners
 from unskew.routers import TableRouter, read_schemes
 from unskew.spark import SLOT, Balancer
-from unskew.spark.controller import Memory
 from unskew.spark.hot_keys import Classified, Measured, Planned
+from unskew.spark.observed import Observed
+from unskew.spark.planning import Memory
 from unskew.spark.plans import PlanFolder, SplitPlan
 from unskew.workloads import Zipf
 
@@ -72,11 +73,15 @@ def test_planners_keep_keys_whole() -> None:
     assert loads.max() / loads.mean() <= 1.08 + 1e-9
 
 
+def seen(hot: dict[int, float], homes: list[float]) -> Observed:
+    return Observed(round(sum(homes)), hot, np.array(homes), np.array(homes), {})
+
+
 def test_memory_follows_drift() -> None:
     memory = Memory(2, decay=0.5)
-    memory.add({1: 100.0, 2: 10.0}, {0: 110.0}, 110)
+    memory.add(seen({1: 100.0, 2: 10.0}, [110.0, 0.0]))
     for _ in range(5):
-        memory.add({2: 100.0}, {1: 100.0}, 100)
+        memory.add(seen({2: 100.0}, [0.0, 100.0]))
     ranked = memory.measured()
     assert ranked.keys.tolist() == [2, 1]
     assert ranked.counts[1] == pytest.approx(100 / 32)

@@ -58,20 +58,24 @@ def write_anchors(out):
         out[worker] = anchor_of(np.uint64(worker))
 
 
-@kernel
-def write_slots(hashes, workers, anchors, out):
-    """Write the slot that sends each row, by the hash of its other columns, to its worker."""
-    for i in range(len(hashes)):
-        mixed = times(np.uint64(anchors[workers[i]] ^ hashes[i]), INVERSE_C2)
-        out[i] = times(rotated(mixed, 17), INVERSE_C1)
-
-
 @inlined
 def partition_of(h, n_workers):
     """Return Spark's pmod of a hash, which is a signed 32-bit number."""
     found = np.int64(h)
     signed = found - (found >> 31 << 32)
     return signed - n_workers * (signed // n_workers)
+
+
+@kernel
+def write_slots(hashes, workers, anchors, out):
+    """Write the slot that sends each row, by the hash of its other columns, to its worker.
+
+    It is 0 on the worker that Spark's hash would choose, so a key has one slot for each worker.
+    """
+    for i in range(len(hashes)):
+        home = partition_of(murmur_int(np.uint64(0), np.uint64(hashes[i])), len(anchors))
+        mixed = times(np.uint64(anchors[workers[i]] ^ hashes[i]), INVERSE_C2)
+        out[i] = 0 if workers[i] == home else times(rotated(mixed, 17), INVERSE_C1)
 
 
 @kernel

@@ -9,6 +9,16 @@ except ImportError as error:
 
 from unskew.spark import aggregates
 from unskew.spark.balancer import Balancer
+from unskew.spark.combine import CombineFn, combine
+from unskew.spark.metrics import BatchMetrics, HotKey
 from unskew.spark.placement import SLOT
 
-__all__ = ["SLOT", "Balancer", "aggregates"]
+__all__ = [
+    "SLOT",
+    "Balancer",
+    "BatchMetrics",
+    "CombineFn",
+    "HotKey",
+    "aggregates",
+    "combine",
+]

@@ -17,7 +17,40 @@ from pyspark.sql.types import DataType, DecimalType, DoubleType, LongType
 
 from unskew.spark.keys import ColumnOrName
 
-Merge = Callable[[Column], Column]
+
+@dataclass(frozen=True)
+class Merge:
+    """How the partial results of several workers are put together.
+
+    Parameters
+    ----------
+    aggregate
+        As an aggregate over rows.
+    fold
+        As an expression over an array of them, given their type.
+    """
+
+    aggregate: Callable[[Column], Column]
+    fold: Callable[[Column, DataType], Column]
+
+    @classmethod
+    def of(
+        cls, aggregate: Callable[[Column], Column], pair: Callable[[Column, Column], Column]
+    ) -> Merge:
+        """Return a merge by an aggregate, and by what puts two of them together."""
+
+        def fold(values: Column, kind: DataType) -> Column:
+            rest = F.slice(values, 2, F.size(values))
+            return F.aggregate(rest, F.get(values, F.lit(0)), lambda a, b: pair(a, b).cast(kind))
+
+        return cls(aggregate, fold)
+
+
+SUM = Merge.of(F.sum, lambda a, b: F.coalesce(a + b, a, b))
+MIN = Merge.of(F.min, F.least)
+MAX = Merge.of(F.max, F.greatest)
+CONCAT = Merge.of(lambda lists: F.flatten(F.collect_list(lists)), F.concat)
+UNION = Merge.of(F.hll_union_agg, F.hll_union)
 
 
 @dataclass(frozen=True)
@@ -31,7 +64,7 @@ class Aggregate:
     partials
         What a worker computes of the rows of a key that it gets.
     merges
-        How each of these is put together, as an aggregate over the workers.
+        How each of these is put together.
     finish
         The result, of the merged parts.
     kind
@@ -44,6 +77,11 @@ class Aggregate:
     finish: Callable[..., Column] = lambda merged: merged
     kind: Callable[[DataType], DataType] = lambda partial: partial
 
+    @classmethod
+    def of(cls, column: Column) -> Aggregate:
+        """Return an aggregate whose partial results are not merged."""
+        return cls(column, (column,), (MAX,))
+
     def parts(self, name: str) -> list[str]:
         """Return the names of the partial results of an aggregate of this name."""
         return [f"{name}__{i}" for i in range(len(self.partials))]
@@ -54,22 +92,22 @@ def count(column: ColumnOrName | None = None) -> Aggregate:
     # Not count(): the optimizer makes one aggregate of sum(count()), and the split is gone.
     one = F.lit(1) if column is None else F.when(_column(column).isNotNull(), 1).otherwise(0)
     plain = F.count(F.lit(1) if column is None else column)
-    return Aggregate(plain, (F.sum(one),), (F.sum,), lambda n: F.coalesce(n, F.lit(0)))
+    return Aggregate(plain, (F.sum(one),), (SUM,), lambda n: F.coalesce(n, F.lit(0)))
 
 
 def sum(column: ColumnOrName) -> Aggregate:
     """Return the sum of a column."""
-    return Aggregate(F.sum(column), (F.sum(column),), (F.sum,))
+    return Aggregate(F.sum(column), (F.sum(column),), (SUM,))
 
 
 def min(column: ColumnOrName) -> Aggregate:
     """Return the least value of a column."""
-    return Aggregate(F.min(column), (F.min(column),), (F.min,))
+    return Aggregate(F.min(column), (F.min(column),), (MIN,))
 
 
 def max(column: ColumnOrName) -> Aggregate:
     """Return the greatest value of a column."""
-    return Aggregate(F.max(column), (F.max(column),), (F.max,))
+    return Aggregate(F.max(column), (F.max(column),), (MAX,))
 
 
 def mean(column: ColumnOrName) -> Aggregate:
@@ -78,7 +116,7 @@ def mean(column: ColumnOrName) -> Aggregate:
     return Aggregate(
         F.avg(column),
         (F.sum(column), *n.partials),
-        (F.sum, *n.merges),
+        (SUM, *n.merges),
         lambda total, count: total / count,
         _mean_type,
     )
@@ -87,13 +125,13 @@ def mean(column: ColumnOrName) -> Aggregate:
 def collect_list(column: ColumnOrName) -> Aggregate:
     """Return the values of a column that are not null, in no order."""
     plain = F.collect_list(column)
-    return Aggregate(plain, (plain,), (_flatten,))
+    return Aggregate(plain, (plain,), (CONCAT,))
 
 
 def collect_set(column: ColumnOrName) -> Aggregate:
     """Return the distinct values of a column that are not null, in no order."""
     plain = F.collect_set(column)
-    return Aggregate(plain, (plain,), (_flatten,), F.array_distinct)
+    return Aggregate(plain, (plain,), (CONCAT,), F.array_distinct)
 
 
 def count_distinct(column: ColumnOrName) -> Aggregate:
@@ -112,8 +150,7 @@ def approx_count_distinct(column: ColumnOrName) -> Aggregate:
     """Return about how many distinct values a column has, by a HyperLogLog sketch."""
     sketch = F.hll_sketch_agg(column)
     plain = F.hll_sketch_estimate(sketch)
-    merges, kind = (F.hll_union_agg,), LongType()
-    return Aggregate(plain, (sketch,), merges, F.hll_sketch_estimate, lambda _: kind)
+    return Aggregate(plain, (sketch,), (UNION,), F.hll_sketch_estimate, lambda _: LongType())
 
 
 def _mean_type(total: DataType) -> DataType:
@@ -121,10 +158,6 @@ def _mean_type(total: DataType) -> DataType:
         return DoubleType()
     # Spark: the sum of decimal(p, s) is decimal(p + 10, s), the mean decimal(p + 4, s + 4).
     return DecimalType(builtins.min(38, total.precision - 6), builtins.min(38, total.scale + 4))
-
-
-def _flatten(column: Column) -> Column:
-    return F.flatten(F.collect_list(column))
 
 
 def _column(column: ColumnOrName) -> Column:

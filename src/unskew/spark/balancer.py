@@ -2,31 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import uuid
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import DataType
 
 from unskew.planners import PLANNERS, read_planners
 from unskew.routers import Scheme, read_schemes
 from unskew.spark.aggregates import Aggregate
 from unskew.spark.checkpoint import PARTITIONS, checkpoint_partitions
+from unskew.spark.combine import Combined, accumulated
 from unskew.spark.keys import ColumnOrName, key_columns, key_id
-from unskew.spark.online import slot_udf
-from unskew.spark.placement import SLOT
-from unskew.spark.plan_source import ID
-from unskew.spark.planned import (
-    CLASSIFYING,
-    PlannedRoute,
-    local_table,
-    plan_stream,
-    strategy_of,
-)
+from unskew.spark.metrics import BatchMetrics, Guide, Watch
+from unskew.spark.observed import DRAWN, ID, name_column, sampled, sketches
+from unskew.spark.online import Routers, slot_udf
+from unskew.spark.placement import SLOT, worker_column
+from unskew.spark.planned import CLASSIFYING, PlannedRoute, local_table, strategy_of
+from unskew.spark.planning import Memory, Planning
+from unskew.spark.plans import PlanFolder
+from unskew.spark.running import LATEST, SEEN, check_allowed, keep_latest
 from unskew.spark.state_files import StateFiles
 from unskew.state import whole, within
 
 MODES = ("planned", "online")
+KEPT = 1000
+WHOLE = ("key", "consistent")
+"""Routers that have a key on one worker, whatever the source and whatever came before."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +55,12 @@ class Balancer:
         Tells apart the routers of several operators of one query.
     decay
         What a batch counts, in planned routing, when the next one has come.
+
+    Attributes
+    ----------
+    metrics
+        What became of the last thousand micro-batches. They are also lines of JSON in the
+        checkpoint (``unskew/<name>/metrics.jsonl``) and in the log ``unskew.spark``.
     """
 
     scheme: str = "w-choices"
@@ -58,6 +69,9 @@ class Balancer:
     checkpoint: str | None = None
     name: str = "router"
     decay: float = 0.5
+    metrics: deque[BatchMetrics] = field(
+        default_factory=lambda: deque(maxlen=KEPT), init=False, repr=False, compare=False
+    )
     _scheme: Scheme | str = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -66,7 +80,7 @@ class Balancer:
         within("decay", self.decay, 0.0, 1.0)
         if self.mode not in (None, *MODES):
             raise ValueError(f"mode must be one of {', '.join(MODES)}, got {self.mode!r}")
-        planner = self.scheme.partition(":")[0].strip() in PLANNERS
+        planner = self._scheme_name in PLANNERS
         named = list(read_planners(self.scheme)) if planner else read_schemes(self.scheme)
         if len(named) != 1:
             raise ValueError(f"a balancer has one scheme, got {self.scheme}")
@@ -83,7 +97,7 @@ class Balancer:
         """Whether rows are routed by a plan."""
         if isinstance(self._scheme, str):
             return True
-        able = self._scheme.name in (*CLASSIFYING, "key", "shuffle")
+        able = self._scheme_name in (*CLASSIFYING, "key", "shuffle")
         return able if self.mode is None else self.mode == "planned"
 
     def route(
@@ -96,44 +110,104 @@ class Balancer:
         """
         columns = key_columns(df, keys)
         grouping = [*(key_columns(df, before) if before else []), *columns]
-        n_workers = self.n_workers(df)
-        if self.planned:
-            return self._route_planned(df, PlannedRoute(columns, grouping, n_workers))
+        route = PlannedRoute(columns, grouping, self.n_workers(df))
+        routed, guide = self._planned(df, route) if self.planned else self._online(df, route)
+        if df.isStreaming:
+            routed = self._watched(routed, route, guide)
+        return routed.drop(ID, DRAWN)
+
+    def _online(self, df: DataFrame, route: PlannedRoute) -> tuple[DataFrame, Guide]:
         assert isinstance(self._scheme, Scheme)
         files = StateFiles(self._beside_checkpoint()) if df.isStreaming else None
-        slots = slot_udf(self._scheme, n_workers, files)
-        return df.withColumn(SLOT, slots(key_id(columns), F.hash(*grouping)))
+        slots = slot_udf(self._scheme, route.n_workers, files)
+        routed = df.withColumn(SLOT, slots(key_id(route.columns), F.hash(*route.grouping)))
+        guide = Guide() if files is None else Routers(self._scheme, route.n_workers, files)
+        return routed.withColumn(DRAWN, F.rand(seed=0)), guide
 
-    def _route_planned(self, df: DataFrame, route: PlannedRoute) -> DataFrame:
+    def _planned(self, df: DataFrame, route: PlannedRoute) -> tuple[DataFrame, Guide]:
         strategy = strategy_of(self._scheme, route.n_workers)
         if strategy is None:
-            spread = isinstance(self._scheme, Scheme) and self._scheme.name == "shuffle"
-            return route.over_all(df) if spread else df.withColumn(SLOT, F.lit(0))
+            spread = self._scheme_name == "shuffle"
+            return (route.over_all(df) if spread else route.by_hash(df)), Guide()
         if not df.isStreaming:
             plan = route.learned(df, strategy)
-            return route.by_table(df, local_table(df, plan)).drop(ID)
-        root, name = f"{self._beside_checkpoint()}/plans", f"unskew {self.name}"
-        return plan_stream(route, df, strategy, root, name, self.decay)
+            return route.by_table(df, local_table(df, plan)), Guide()
+        folder = PlanFolder(f"{self._beside_checkpoint()}/plans")
+        planning = Planning(strategy, folder, Memory(route.n_workers, self.decay))
+        return route.by_folder(df, folder.root), planning
+
+    def _watched(self, df: DataFrame, route: PlannedRoute, guide: Guide) -> DataFrame:
+        """Return the rows, observed, and listen to what is observed from now on."""
+        load = worker_column(route.grouping, F.col(SLOT), route.n_workers)
+        key = F.col(ID) if ID in df.columns else key_id(route.columns)
+        name, root = f"unskew {self.name} {uuid.uuid4().hex}", self._beside_checkpoint()
+        names = name_column(key, route.columns)
+        seen = sampled(df, hot=key, homes=route.home, loads=load, names=names)
+        watch = Watch(
+            df.sparkSession, name, guide, route.n_workers, self.metrics, f"{root}/metrics.jsonl"
+        )
+        df.sparkSession.streams.addListener(watch)
+        return seen.observe(name, *sketches(seen, route.n_workers)).select(df.columns)
 
     def aggregate(
         self,
         df: DataFrame,
         *keys: str,
         window: Column | None = None,
-        **aggregates: Aggregate,
+        **aggregates: Aggregate | Column,
     ) -> DataFrame:
         """Return aggregates by key: the rows and the schema of the plain query, but balanced.
 
-        A stream needs a window, a watermark and the append mode. For running aggregates write the
-        `partials` with an upsert on the keys and the slot, and `merge` them when they are read.
+        A stream with a window needs a watermark and the append mode; without a window it needs the
+        update mode. Alternatively write `partials` with an upsert on the keys and the slot, and
+        `merge` them when they are read.
+
+        A plain column like ``F.median("x")`` stands for an aggregate that cannot be merged: it is
+        refused if the scheme may have a key on several workers.
         """
-        if df.isStreaming and window is None:
-            raise ValueError(
-                "a stream is merged by window: give window=F.window(...), or write partials(...) "
-                "with an upsert on the keys and the slot and merge(...) them on reading"
+        whole = {name: a for name, a in aggregates.items() if isinstance(a, Column)}
+        if whole:
+            self._refuse_splitting(df, *whole)
+            grouping = [*_window(window), *keys]
+            columns = [_plain(a).alias(name) for name, a in aggregates.items()]
+            routed = self._routed(df, keys, window)
+            return routed.groupBy(*grouping, SLOT).agg(*columns).drop(SLOT)
+        mergeable = {name: a for name, a in aggregates.items() if isinstance(a, Aggregate)}
+        if not df.isStreaming or window is not None:
+            split = self._partials(df, keys, window, mergeable)
+            return self.merge(split, *_window(window), *keys, **mergeable)
+        check_allowed(df.sparkSession)
+        split = self._running(df, keys, mergeable)
+        parts = {name: a.parts(name) for name, a in mergeable.items()}
+        flat = [part for names in parts.values() for part in names]
+        latest = keep_latest(split, keys, flat, self.n_workers(df))
+        results = []
+        for name, aggregate in mergeable.items():
+            kinds = [split.schema[part].dataType for part in parts[name]]
+            folded = (
+                merge.fold(F.col(LATEST)[part], kind)
+                for merge, part, kind in zip(aggregate.merges, parts[name], kinds, strict=True)
             )
-        split = self.partials(df, *keys, window=window, **aggregates)
-        return self.merge(split, *_window(window), *keys, **aggregates)
+            results.append(_result(aggregate, folded, kinds[0], streaming=True).alias(name))
+        return latest.select(*keys, *results)
+
+    def _running(
+        self, df: DataFrame, keys: Sequence[str], aggregates: Mapping[str, Aggregate]
+    ) -> DataFrame:
+        """Return running partial results, with the number of records that each is made of."""
+        combined = {
+            a.parts(name)[0]: a for name, a in aggregates.items() if isinstance(a, Combined)
+        }
+        if not combined:
+            counted = Aggregate.of(F.sum(F.lit(1)))
+            found = self._partials(df, keys, None, {**aggregates, SEEN: counted})
+            return found.withColumnRenamed(counted.parts(SEEN)[0], SEEN)
+        if len(combined) < len(aggregates):
+            raise ValueError(
+                "combine(...) and other running aggregates are kept by different operators: "
+                "give each a query, or make CombineFns of all"
+            )
+        return accumulated(self._routed(df, keys, None), [*keys, SLOT], combined)
 
     def partials(
         self,
@@ -143,32 +217,62 @@ class Balancer:
         **aggregates: Aggregate,
     ) -> DataFrame:
         """Return what each worker computes of each key: a row for each key and slot."""
-        for key in keys:
-            if key not in df.columns and key.partition(".")[0] in df.columns:
-                raise ValueError(
-                    f"make a column of {key!r} first: withColumn('name', col({key!r}))"
-                )
+        return self._partials(df, keys, window, aggregates)
+
+    def _partials(
+        self,
+        df: DataFrame,
+        keys: Sequence[str],
+        window: Column | None,
+        aggregates: Mapping[str, Aggregate],
+    ) -> DataFrame:
         if not aggregates:
             raise ValueError("at least one aggregate is needed, as in total=aggregates.sum('x')")
-        if window is not None:
-            df = df.withColumn("window", window)
-        routed = self.route(df, *keys, before=_window(window))
         columns = [
             column.alias(part)
             for name, aggregate in aggregates.items()
             for part, column in zip(aggregate.parts(name), aggregate.partials, strict=True)
         ]
-        return routed.groupBy(*_window(window), *keys, SLOT).agg(*columns)
+        return self._routed(df, keys, window).groupBy(*_window(window), *keys, SLOT).agg(*columns)
 
     def merge(self, partials: DataFrame, *keys: str, **aggregates: Aggregate) -> DataFrame:
         """Return the aggregates by key of what `partials` gave."""
         merges, results = [], []
         for name, aggregate in aggregates.items():
             parts = aggregate.parts(name)
-            merges += [m(F.col(p)).alias(p) for m, p in zip(aggregate.merges, parts, strict=True)]
-            kind = aggregate.kind(partials.schema[parts[0]].dataType)
-            results.append(aggregate.finish(*map(F.col, parts)).cast(kind).alias(name))
+            merges += [
+                merge.aggregate(F.col(part)).alias(part)
+                for merge, part in zip(aggregate.merges, parts, strict=True)
+            ]
+            kind, merged = partials.schema[parts[0]].dataType, map(F.col, parts)
+            results.append(_result(aggregate, merged, kind, partials.isStreaming).alias(name))
         return partials.groupBy(*keys).agg(*merges).select(*keys, *results)
+
+    def _routed(self, df: DataFrame, keys: Sequence[str], window: Column | None) -> DataFrame:
+        for key in keys:
+            if key not in df.columns and key.partition(".")[0] in df.columns:
+                raise ValueError(
+                    f"make a column of {key!r} first: withColumn('name', col({key!r}))"
+                )
+        if window is not None:
+            df = df.withColumn("window", window)
+        return self.route(df, *keys, before=_window(window))
+
+    def _refuse_splitting(self, df: DataFrame, *names: str) -> None:
+        if self._scheme_name in WHOLE:
+            return
+        if self._scheme_name in PLANNERS and not df.isStreaming:
+            return
+        moves = "moves keys between workers" if self._scheme_name in PLANNERS else "splits keys"
+        raise ValueError(
+            f"{', '.join(names)} cannot be merged, and {self.scheme} {moves}: use a ready-made "
+            "aggregate of unskew.spark.aggregates, write it as a CombineFn for combine(...), or "
+            "keep keys whole by the scheme 'key', in a batch also by a planner like 'mixed'"
+        )
+
+    @property
+    def _scheme_name(self) -> str:
+        return self.scheme.partition(":")[0].strip()
 
     def n_workers(self, df: DataFrame) -> int:
         """Return how many workers there are: the shuffle partitions."""
@@ -193,6 +297,18 @@ class Balancer:
                 "give Balancer(..., checkpoint=...) the query's checkpointLocation"
             )
         return f"{self.checkpoint}/unskew/{self.name}"
+
+
+def _result(
+    aggregate: Aggregate, merged: Iterable[Column], partial: DataType, streaming: bool
+) -> Column:
+    result = aggregate.finish(*merged).cast(aggregate.kind(partial))
+    # All columns of a stream are nullable: here one that never is null.
+    return F.when(F.lit(1) == F.lit(1), result) if streaming else result
+
+
+def _plain(aggregate: Aggregate | Column) -> Column:
+    return aggregate.plain if isinstance(aggregate, Aggregate) else aggregate
 
 
 def _window(window: Column | None) -> list[str]:

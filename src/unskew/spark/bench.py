@@ -74,7 +74,7 @@ def measure(
 
     ``operator`` is given the rows and the grouping columns; ``balancer`` the checkpoint's location.
     """
-    with tempfile.TemporaryDirectory(prefix="unskew-bench-") as name:
+    with tempfile.TemporaryDirectory(prefix="unskew-bench-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         work.write(folder / "in")
         checkpoint = str(folder / "checkpoint")

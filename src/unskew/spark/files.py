@@ -6,6 +6,7 @@ import contextlib
 import uuid
 from pathlib import PurePosixPath
 
+import pyarrow as pa
 import pyarrow.fs as fs
 
 SPELLINGS = {"s3a": "s3", "s3n": "s3"}
@@ -29,6 +30,20 @@ def write_whole(system: fs.FileSystem, path: PurePosixPath, data: bytes) -> None
     with system.open_output_stream(str(part)) as out:
         out.write(data)
     system.move(str(part), str(path))
+
+
+def append_line(uri: str, line: str) -> None:
+    """Add a line to a file; where files cannot grow (S3), it gets one file a line, by a number."""
+    system, path = located(uri)
+    system.create_dir(str(PurePosixPath(path).parent), recursive=True)
+    try:
+        out = system.open_append_stream(path)
+    except (NotImplementedError, pa.ArrowNotImplementedError):
+        found = system.get_file_info(fs.FileSelector(path, allow_not_found=True))
+        write_whole(system, PurePosixPath(path) / f"{len(found):06d}", f"{line}\n".encode())
+    else:
+        with out:
+            out.write(f"{line}\n".encode())
 
 
 def remove(system: fs.FileSystem, path: PurePosixPath) -> None:

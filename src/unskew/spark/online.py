@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import sys
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -13,9 +15,14 @@ from pyspark.sql.functions import arrow_udf  # type: ignore[attr-defined]
 from pyspark.sql.types import IntegerType
 
 from unskew.routers import Router, Scheme
+from unskew.spark.metrics import Guide
+from unskew.spark.observed import Observed
 from unskew.spark.placement import anchors, slots_for
 from unskew.spark.state_files import RouterStateError, StateFiles
 from unskew.state import WHOSE
+
+SECONDS = "seconds"
+"""What routing took, beside the state in its file."""
 
 
 def slot_udf(scheme: Scheme, n_workers: int, files: StateFiles | None) -> Callable[..., Any]:
@@ -24,12 +31,15 @@ def slot_udf(scheme: Scheme, n_workers: int, files: StateFiles | None) -> Callab
     def slots(batches: Iterator[tuple[pa.Array, pa.Array]]) -> Iterator[pa.Array]:
         source, batch = _task()
         router = start(scheme, n_workers, source, batch, files)
-        targets = anchors(n_workers)
+        spent, of_workers = 0.0, anchors(n_workers)
         for keys, hashes in batches:
+            started = time.perf_counter()
             workers = router.route(keys.to_numpy(zero_copy_only=False).view(np.uint64))
-            yield pa.array(slots_for(hashes.to_numpy(zero_copy_only=False), workers, targets))
+            slots = slots_for(hashes.to_numpy(zero_copy_only=False), workers, of_workers)
+            spent += time.perf_counter() - started
+            yield pa.array(slots)
         if files is not None and batch is not None:
-            files.save(source, batch, router.snapshot())
+            files.save(source, batch, {**router.snapshot(), SECONDS: np.array(spent)})
 
     # Not to be evaluated twice, nor moved past a filter.
     return arrow_udf(slots, returnType=IntegerType()).asNondeterministic()  # type: ignore[no-any-return]
@@ -49,8 +59,30 @@ def start(
                 "balancer another name, or remove that folder"
             )
         # Another source's state will do: it differs in where round robins start.
-        router.restore({**snapshot, WHOSE: np.array(repr(router))})
+        kept = {name: value for name, value in snapshot.items() if name != SECONDS}
+        router.restore({**kept, WHOSE: np.array(repr(router))})
     return router
+
+
+class Routers(Guide):
+    """The routers of a query, as the driver sees them: by the states that they leave behind."""
+
+    def __init__(self, scheme: Scheme, n_workers: int, files: StateFiles) -> None:
+        self.scheme, self.n_workers, self.files = scheme, n_workers, files
+        self._router: Router | None = None
+
+    def learn(self, batch: Observed) -> None:
+        """Routers learn by themselves; look at one of them."""
+        self._router = start(self.scheme, self.n_workers, 0, sys.maxsize, self.files)
+
+    def workers(self, key: int) -> list[int]:
+        """Return the workers that a key may be on, as the first source sees it."""
+        assert self._router is not None
+        return sorted(int(worker) for worker in self._router.candidates(key % 2**64))
+
+    def seconds(self, batch: int) -> float:
+        """Return what the routers of all sources took for a batch."""
+        return sum(float(found[SECONDS]) for found in self.files.after(batch))
 
 
 def _kind(text: str) -> str:

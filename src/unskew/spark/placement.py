@@ -7,6 +7,8 @@ of them, and the right value in it, any stock operator runs where we want; see
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 from pyspark.sql import Column
@@ -47,16 +49,26 @@ def partitions_of(hashes: Ints, slots: Ints, n_workers: int) -> Ints:
     return out
 
 
-def slot_column(hashed: Column, anchor: Column) -> Column:
-    """Return the slot as an expression of the JVM: the same as `slots_for`."""
-    mixed = _times(_unsigned(anchor.bitwiseXOR(hashed)), int(INVERSE_C2))
+def targets(n_workers: int) -> NDArray[np.int64]:
+    """Return each worker, in the upper half, with its anchor: what `slot_column` needs of it."""
+    unsigned = anchors(n_workers).view(np.uint32).astype(np.int64)
+    return (np.arange(n_workers) << 32) | unsigned
+
+
+def worker_column(grouping: Sequence[Column], slot: Column, n_workers: int) -> Column:
+    """Return the worker of a row with this slot."""
+    return F.pmod(F.hash(*grouping, slot), F.lit(n_workers))
+
+
+def slot_column(grouping: Sequence[Column], target: Column, n_workers: int) -> Column:
+    """Return the slot as an expression of the JVM: the same as `slots_for`; 0 for no target."""
+    hashed = F.hash(*grouping).cast("long")
+    mixed = _times(target.bitwiseXOR(hashed).bitwiseAND(F.lit(MASK)), int(INVERSE_C2))
     turned = F.shiftrightunsigned(mixed, 15).bitwiseOR(F.shiftleft(mixed, 17)).bitwiseAND(MASK)
     slot = _times(turned, int(INVERSE_C1))
-    return ((slot + 2**31).bitwiseAND(F.lit(MASK)) - 2**31).cast("int")
-
-
-def _unsigned(value: Column) -> Column:
-    return value.cast("long").bitwiseAND(F.lit(MASK))
+    signed = ((slot + 2**31).bitwiseAND(F.lit(MASK)) - 2**31).cast("int")
+    at_home = worker_column(grouping, F.lit(0), n_workers) == F.shiftright(target, 32)
+    return F.when(target.isNull() | at_home, F.lit(0)).otherwise(signed)
 
 
 def _times(value: Column, factor: int) -> Column:

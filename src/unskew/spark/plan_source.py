@@ -9,22 +9,23 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from unskew.spark.placement import anchors
+from unskew.spark.observed import ID
+from unskew.spark.placement import targets
 from unskew.spark.plans import PlanFolder, SplitPlan
 
-ID, ANCHORS, ANCHOR = "__unskew_id", "__unskew_anchors", "__unskew_anchor"
-SCHEMA = f"{ID} bigint, {ANCHORS} array<int>"
+TARGETS = "__unskew_targets"
+SCHEMA = f"{ID} bigint, {TARGETS} array<bigint>"
 
 
 def plan_table(plan: SplitPlan) -> pa.Table:
-    """Return the rows of a plan: each key with the anchors of its workers."""
+    """Return the rows of a plan: each key with its workers as targets."""
     first = [0, *(i for i in range(1, len(plan.keys)) if plan.keys[i] != plan.keys[i - 1])]
     first = first if len(plan.keys) else []
     lists = pa.ListArray.from_arrays(
         pa.array([*first, len(plan.keys)], pa.int32()),
-        pa.array(anchors(plan.n_workers)[plan.workers]),
+        pa.array(targets(plan.n_workers)[plan.workers]),
     )
-    return pa.table({ID: pa.array(plan.keys[first].view("int64")), ANCHORS: lists})
+    return pa.table({ID: pa.array(plan.keys[first].view("int64")), TARGETS: lists})
 
 
 class PlanTable(DataSource):
@@ -36,7 +37,7 @@ class PlanTable(DataSource):
         return "unskew_plan"
 
     def schema(self) -> str:
-        """Return keys and anchors."""
+        """Return keys and targets."""
         return SCHEMA
 
     def reader(self, schema: StructType) -> DataSourceReader:

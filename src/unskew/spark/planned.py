@@ -10,14 +10,16 @@ from pyspark.sql import functions as F
 
 from unskew.planners import PLANNERS, read_planners
 from unskew.routers import Scheme
-from unskew.spark.controller import Controller, Memory, observed
 from unskew.spark.hot_keys import Classified, Planned, Strategy
-from unskew.spark.placement import MASK, SLOT, anchors, slot_column
-from unskew.spark.plan_source import ANCHOR, ANCHORS, ID, plan_table, read_plan
-from unskew.spark.plans import PlanFolder, SplitPlan
+from unskew.spark.observed import DRAWN, ID, Observed, sampled, sketches
+from unskew.spark.placement import MASK, SLOT, slot_column, targets, worker_column
+from unskew.spark.plan_source import TARGETS, plan_table, read_plan
+from unskew.spark.planning import Memory
+from unskew.spark.plans import SplitPlan
 
 CLASSIFYING = ("d-choices", "w-choices", "round-robin-head", "dstream", "fish")
 """Schemes whose hot keys can be planned for."""
+TARGET = "__unskew_target"
 
 
 def strategy_of(scheme: Scheme | str, n_workers: int) -> Strategy | None:
@@ -57,56 +59,56 @@ class PlannedRoute:
     grouping: Sequence[Column]
     n_workers: int
 
+    def by_folder(self, df: DataFrame, root: str) -> DataFrame:
+        """Return the rows with slots by the newest plan of a folder, at every micro-batch."""
+        return self.by_table(df, read_plan(df.sparkSession, root))
+
     def by_table(self, df: DataFrame, table: DataFrame) -> DataFrame:
-        """Return the rows with slots by the plan in a table, and their key."""
+        """Return the rows with slots by the plan in a table, and what they were drawn by."""
         joined = df.withColumn(ID, plan_key(self.columns)).join(F.broadcast(table), ID, "left")
-        return self._with_slot(joined, F.col(ANCHORS), F.size(ANCHORS)).drop(ANCHORS)
+        return self._with_slot(joined, F.col(TARGETS)).drop(TARGETS)
 
     def over_all(self, df: DataFrame) -> DataFrame:
         """Return the rows with slots over all workers, whatever their key."""
-        everywhere = F.lit([int(anchor) for anchor in anchors(self.n_workers)])
-        return self._with_slot(df, everywhere, F.lit(self.n_workers))
+        return self._with_slot(df.withColumn(ID, plan_key(self.columns)), self._everywhere())
 
-    def watched(self, df: DataFrame, name: str, controller: Controller) -> DataFrame:
-        """Return the rows, observed for a controller that listens from now on."""
-        worker = F.pmod(F.hash(*self.grouping, F.col(SLOT)), F.lit(self.n_workers))
-        columns = observed(self.n_workers, F.col(ID), homes=self._home(), loads=worker)
-        df.sparkSession.streams.addListener(controller)
-        return df.observe(name, *columns)
+    def by_hash(self, df: DataFrame) -> DataFrame:
+        """Return the rows on the workers where Spark's hash puts their keys."""
+        nowhere = F.lit(None).cast("array<bigint>")
+        return self._with_slot(df.withColumn(ID, plan_key(self.columns)), nowhere)
 
     def learned(self, df: DataFrame, strategy: Strategy) -> SplitPlan:
         """Return a plan for rows that do not change, by one look at them."""
         start = SplitPlan.empty(self.n_workers)
-        columns = observed(self.n_workers, plan_key(self.columns), homes=self._home())
-        (row,) = df.agg(*columns).collect()
+        drawn = df.withColumn(DRAWN, F.rand(seed=0))
+        seen = sampled(drawn, hot=plan_key(self.columns), homes=self.home)
+        (row,) = seen.agg(*sketches(seen, self.n_workers)).collect()
         if not row["records"]:
             return start
         memory = Memory(self.n_workers, decay=0.0)
-        memory.add_row(row)
+        memory.add(Observed.of(row, self.n_workers))
         return strategy.plan(memory.measured(), start)
 
-    def _home(self) -> Column:
-        return F.pmod(F.hash(*self.columns, F.lit(0)), F.lit(self.n_workers))
+    @property
+    def home(self) -> Column:
+        """The worker of a key by Spark's hash, the same in all windows."""
+        return worker_column(self.columns, F.lit(0), self.n_workers)
 
-    def _with_slot(self, df: DataFrame, choices: Column, size: Column) -> DataFrame:
-        # Seeded, so that a task that is tried again picks the same. A column of its own, so that
-        # it is drawn once: the slot needs it in several places.
-        pick = F.floor(F.rand(seed=0) * size).cast("int")
-        drawn = df.withColumn(ANCHOR, F.element_at(choices, pick + 1))
-        slot = slot_column(F.hash(*self.grouping), F.col(ANCHOR))
-        return drawn.withColumn(SLOT, F.coalesce(slot, F.lit(0))).drop(ANCHOR)
+    def _with_slot(self, df: DataFrame, choices: Column) -> DataFrame:
+        # Seeded, so that a task that is tried again draws the same. Columns of their own, so that
+        # each is drawn once: what is made of them needs them in several places.
+        drawn = df.withColumn(DRAWN, F.rand(seed=0))
+        pick = F.floor(F.col(DRAWN) * F.size(choices)).cast("int")
+        target = F.element_at(choices, pick + 1)
+        if len(self.grouping) > len(self.columns):
+            target = F.coalesce(target, F.element_at(self._everywhere(), self.home + 1))
+        slot = slot_column(self.grouping, F.col(TARGET), self.n_workers)
+        return drawn.withColumn(TARGET, target).withColumn(SLOT, slot).drop(TARGET)
+
+    def _everywhere(self) -> Column:
+        return F.lit(targets(self.n_workers).tolist())
 
 
 def local_table(df: DataFrame, plan: SplitPlan) -> DataFrame:
     """Return a plan as a table of the session."""
     return df.sparkSession.createDataFrame(plan_table(plan))
-
-
-def plan_stream(
-    route: PlannedRoute, df: DataFrame, strategy: Strategy, root: str, name: str, decay: float
-) -> DataFrame:
-    """Return a stream that is routed by the plans of a folder, and a controller that makes them."""
-    folder = PlanFolder(root)
-    controller = Controller(name, strategy, folder, Memory(route.n_workers, decay))
-    routed = route.by_table(df, read_plan(df.sparkSession, root))
-    return route.watched(routed, name, controller).drop(ID)

@@ -50,6 +50,11 @@ class StateFiles:
             at = others[source % len(others)]
         return self._read(at)
 
+    def after(self, batch: int) -> list[Snapshot]:
+        """Return the states of all sources after a batch."""
+        names = [name for name in self._names(self._path) if batch in self._batches(name)]
+        return [self._read(self._path / name / str(batch)) for name in sorted(names, key=int)]
+
     def save(self, source: int, batch: int, snapshot: Snapshot) -> None:
         """Write the state of a source after a batch, all or nothing."""
         folder = self._path / str(source)

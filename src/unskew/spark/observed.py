@@ -1,0 +1,102 @@
+"""What a query observes of its rows, in the JVM, and tells after each micro-batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+TRACKED = 500
+NAMED = 20
+ID, DRAWN, SEEN = "__unskew_id", "__unskew_drawn", "__unskew_seen_"
+SAMPLE = 0.25
+"""The part of the rows that is looked at: a sketch costs more than all the rest of routing."""
+FINE = 2**24
+"""Which rows are looked at is told by the lower bits of what slots are drawn by."""
+
+
+def sampled(df: DataFrame, **columns: Column) -> DataFrame:
+    """Return the rows with what is to be observed, null in those that are not looked at.
+
+    These are columns, as Spark interprets the arguments of a sketch, but compiles columns. The rows
+    need a column of random numbers.
+    """
+    fine = F.col(DRAWN) * FINE
+    seen = fine - F.floor(fine) < SAMPLE
+    return df.withColumns({f"{SEEN}{name}": F.when(seen, c) for name, c in columns.items()})
+
+
+def sketches(df: DataFrame, n_workers: int) -> list[Column]:
+    """Return what to observe of `sampled` rows: the records, the keys that are hot, and so on.
+
+    ``hot`` are keys, ``names`` their texts, ``homes`` their workers by Spark's hash alone, and
+    ``loads`` those that they go to.
+    """
+    sizes = {"hot": (TRACKED, 20 * TRACKED), "names": (NAMED, 20 * NAMED)}
+    workers = (n_workers, max(n_workers + 1, 100))
+    found = [name.removeprefix(SEEN) for name in df.columns if name.startswith(SEEN)]
+    tops = (_top(F.col(f"{SEEN}{name}"), *sizes.get(name, workers)).alias(name) for name in found)
+    return [F.count(F.lit(1)).alias("records"), *tops]
+
+
+def name_column(key: Column, columns: Sequence[Column]) -> Column:
+    """Return a key with its columns as a short text."""
+    texts = (F.coalesce(F.left(c.cast("string"), F.lit(60)), F.lit("null")) for c in columns)
+    return F.concat_ws(" ", key.cast("string"), F.concat_ws(", ", *texts))
+
+
+@dataclass(frozen=True, eq=False)
+class Observed:
+    """What was observed of a batch; numbers of records, estimated from the sample.
+
+    Parameters
+    ----------
+    records
+        All of them, exact.
+    hot
+        Those of the frequent keys.
+    homes, loads
+        By the worker that Spark's hash alone would choose, and by the one that was chosen.
+    names
+        Texts of the most frequent keys.
+    """
+
+    records: int
+    hot: dict[int, float]
+    homes: NDArray[np.float64]
+    loads: NDArray[np.float64]
+    names: dict[int, str]
+
+    @classmethod
+    def of(cls, row: Any, n_workers: int) -> Observed:
+        """Read the row of an observation."""
+        found = row.asDict()
+        homes = _by_number(found["homes"], n_workers)
+        scale = found["records"] / max(1.0, homes.sum())
+        named = (str(text).partition(" ") for text in _counts(found.get("names", [])))
+        return cls(
+            found["records"],
+            {int(key): scale * count for key, count in _counts(found["hot"]).items()},
+            scale * homes,
+            scale * _by_number(found.get("loads", []), n_workers),
+            {int(key): name for key, _, name in named},
+        )
+
+
+def _top(column: Column, k: int, tracked: int) -> Column:
+    return F.call_function("approx_top_k", column, F.lit(k + 1), F.lit(tracked))  # one may be null
+
+
+def _counts(rows: list[Any]) -> dict[Any, float]:
+    return {row["item"]: float(row["count"]) for row in rows if row["item"] is not None}
+
+
+def _by_number(rows: list[Any], n_workers: int) -> NDArray[np.float64]:
+    counts = _counts(rows)
+    found = np.bincount([*counts], [*counts.values()], minlength=n_workers)
+    return found.astype(np.float64)

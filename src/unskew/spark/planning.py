@@ -1,0 +1,81 @@
+"""Planning between the batches of a stream: what was hot decays, and new plans go to a folder."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unskew.spark.hot_keys import Measured, Strategy
+from unskew.spark.metrics import Guide
+from unskew.spark.observed import TRACKED, Observed
+from unskew.spark.plans import PlanFolder, SplitPlan
+
+
+@dataclass
+class Memory:
+    """Records by key and by home, with older batches counting less."""
+
+    n_workers: int
+    decay: float
+    counts: dict[int, float] = field(default_factory=dict)
+    homes: NDArray[np.float64] = field(init=False)
+    records: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.homes = np.zeros(self.n_workers)
+
+    def add(self, batch: Observed) -> None:
+        """Take in a batch."""
+        old = {key: self.decay * count for key, count in self.counts.items()}
+        merged = {key: old.get(key, 0.0) + batch.hot.get(key, 0.0) for key in {*old, *batch.hot}}
+        ranked = sorted(merged.items(), key=lambda pair: (-pair[1], pair[0]))
+        self.counts = dict(ranked[:TRACKED])
+        self.records = self.decay * self.records + batch.records
+        self.homes = self.decay * self.homes + batch.homes
+
+    def measured(self) -> Measured:
+        """Return what is known now."""
+        keys = np.array([key % 2**64 for key in self.counts], np.uint64)
+        counts = np.array(list(self.counts.values()), np.float64)
+        return Measured(keys, counts, self.records, self.homes.copy())
+
+
+class Planning(Guide):
+    """Makes a plan after each batch, if the last one will not do.
+
+    Parameters
+    ----------
+    strategy
+        Makes plans.
+    folder
+        Where they are kept, beside the checkpoint.
+    memory
+        Of what was hot.
+    """
+
+    def __init__(self, strategy: Strategy, folder: PlanFolder, memory: Memory) -> None:
+        self.strategy, self.folder, self.memory = strategy, folder, memory
+        self.current = folder.latest() or SplitPlan.empty(memory.n_workers)
+        self._took = 0.0
+
+    def learn(self, batch: Observed) -> None:
+        """Take in a batch, and plan."""
+        started = time.perf_counter()
+        self.memory.add(batch)
+        plan = self.strategy.plan(self.memory.measured(), self.current)
+        if plan is not self.current:
+            self.folder.save(plan)
+            self.current = plan
+        self._took = time.perf_counter() - started
+
+    def workers(self, key: int) -> list[int]:
+        """Return the workers that a key is on by the newest plan; none if by Spark's hash."""
+        chosen = self.current.workers[self.current.keys == np.uint64(key % 2**64)]
+        return [int(worker) for worker in np.unique(chosen)]
+
+    def seconds(self, batch: int) -> float:
+        """Return what the last plan took."""
+        return self._took

@@ -1,0 +1,351 @@
+"""Balanced streams give what plain ones do, batch by batch: running, windowed, upserted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from unskew.planners import PLANNERS
+from unskew.routers import ROUTERS
+from unskew.spark import SLOT, Balancer, combine
+from unskew.spark import aggregates as agg
+from unskew.spark.balancer import WHOLE
+from unskew.spark.checkpoint import PARTITIONS
+from unskew.spark.planned import CLASSIFYING
+from unskew.spark.running import CHECK
+
+ALL = [
+    *((name, "planned") for name in ("key", "shuffle", *CLASSIFYING, *PLANNERS)),
+    *((name, "online") for name in ROUTERS if name != "off-greedy"),
+]
+SOME = [("w-choices", "planned"), ("mixed", "planned"), ("shuffle", "online"), ("fish", "online")]
+SCHEMES = [pytest.param(*case, marks=[] if case in SOME else [pytest.mark.full]) for case in ALL]
+FILES = 4
+WORKERS = 3
+START = 1_767_225_600
+
+
+def aggregates() -> dict[str, Any]:
+    return {
+        "n": agg.count(),
+        "present": agg.count("x"),
+        "total": agg.sum("x"),
+        "money": agg.sum("price"),
+        "least": agg.min("x"),
+        "most": agg.max("x"),
+        "mean": agg.mean("price"),
+        "distinct": agg.collect_set("x"),
+        "about": agg.approx_count_distinct("x"),
+    }
+
+
+class Spread:
+    """The largest less the smallest, with all three numbers: state is more than the result."""
+
+    def create_accumulator(self) -> tuple[Any, Any]:
+        return None, None
+
+    def add_input(self, accumulator: tuple[Any, Any], x: int | None) -> tuple[Any, Any]:
+        low, high = accumulator
+        if x is None:
+            return accumulator
+        assert isinstance(x, int)
+        return (x if low is None else min(low, x)), (x if high is None else max(high, x))
+
+    def merge_accumulators(self, accumulators: Iterable[tuple[Any, Any]]) -> tuple[Any, Any]:
+        merged = self.create_accumulator()
+        for low, high in accumulators:
+            merged = self.add_input(self.add_input(merged, low), high)
+        return merged
+
+    def extract_output(self, accumulator: tuple[Any, Any]) -> int | None:
+        low, high = accumulator
+        return None if low is None else high - low
+
+
+class Weighted:
+    """A mean weighted by another column, with all elements of a batch at once."""
+
+    def create_accumulator(self) -> list[float]:
+        return [0.0, 0.0]
+
+    def add_input(self, accumulator: list[float], element: tuple[Any, Any]) -> list[float]:
+        raise AssertionError("there is add_inputs")
+
+    def add_inputs(self, accumulator: list[float], elements: list[Any]) -> list[float]:
+        for x, price in elements:
+            accumulator[0] += (x or 0) * float(price)
+            accumulator[1] += float(price)
+        return accumulator
+
+    def merge_accumulators(self, accumulators: Iterable[list[float]]) -> list[float]:
+        return [sum(part) for part in zip(*accumulators, strict=True)]
+
+    def extract_output(self, accumulator: list[float]) -> float:
+        return accumulator[0] / accumulator[1]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Write files whose hot key changes, with nulls, an empty file, and late events."""
+    path = tmp_path_factory.mktemp("events")
+    rng = np.random.default_rng(2)
+    for i in range(FILES):
+        records = 0 if i == 2 else 600
+        ids = (np.minimum(rng.zipf(1.4, records), 40) + 11 * i) % 40
+        seconds = START + 120 * i + np.arange(records) // 5
+        seconds[::7] -= 100 * (i == 3)  # late: most of these windows are closed
+        table = pa.table(
+            {
+                "key": pa.array([None if k == 5 else f"key-{k}" for k in ids], pa.string()),
+                "x": pa.array(rng.integers(-20, 20, records), mask=rng.random(records) < 0.1),
+                "price": pa.array(rng.integers(1, 99, records), pa.int32()).cast(
+                    pa.decimal128(12, 2)
+                ),
+                "time": pa.array(seconds * 10**6, pa.timestamp("us", "UTC")),
+            }
+        )
+        pq.write_table(table, path / f"{i}.parquet")
+    return path
+
+
+@pytest.fixture(scope="module", autouse=True)
+def workers(spark: SparkSession) -> Iterator[None]:
+    before = spark.conf.get(PARTITIONS)
+    spark.conf.set(PARTITIONS, WORKERS)
+    yield
+    spark.conf.set(PARTITIONS, before or 8)
+
+
+@pytest.fixture
+def allowed(spark: SparkSession) -> Iterator[None]:
+    spark.conf.set(CHECK, "false")
+    yield
+    spark.conf.unset(CHECK)
+
+
+def stream(spark: SparkSession, folder: Path) -> DataFrame:
+    reader = spark.readStream.schema(spark.read.parquet(str(folder)).schema)
+    return reader.option("maxFilesPerTrigger", 1).parquet(str(folder))
+
+
+def plain(df: DataFrame, *grouping: Any, **aggregates: agg.Aggregate) -> DataFrame:
+    return df.groupBy(*grouping).agg(*(a.plain.alias(name) for name, a in aggregates.items()))
+
+
+def outputs(df: DataFrame, checkpoint: Path, mode: str) -> list[list[Any]]:
+    """Return what a query gives, by batch, in one order."""
+    found: list[list[Any]] = []
+
+    def note(batch: DataFrame, _: int) -> None:
+        rows = (
+            tuple(sorted(v) if isinstance(v, list) else v for v in row) for row in batch.collect()
+        )
+        found.append(sorted(rows, key=repr))
+
+    out = df.writeStream.foreachBatch(note).outputMode(mode)
+    out = out.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True)
+    out.start().awaitTermination()
+    return found
+
+
+@pytest.fixture(scope="module")
+def expected(
+    spark: SparkSession, folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> list[list[Any]]:
+    df = plain(stream(spark, folder), "key", **aggregates())
+    return outputs(df, tmp_path_factory.mktemp("plain"), "update")
+
+
+def windows(spark: SparkSession, folder: Path) -> DataFrame:
+    events = stream(spark, folder).withWatermark("time", "20 seconds")
+    return events.groupBy(F.window("time", "30 seconds"), "key").agg(
+        (F.max("x") - F.min("x")).alias("spread"),
+        *(a.plain.alias(name) for name, a in aggregates().items()),
+    )
+
+
+@pytest.fixture(scope="module")
+def expected_windows(
+    spark: SparkSession, folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> list[Any]:
+    found = outputs(windows(spark, folder), tmp_path_factory.mktemp("windows"), "append")
+    rows = sorted(chain.from_iterable(found), key=repr)
+    counted, there = sum(row[3] for row in rows), (FILES - 1) * 600
+    assert 0.5 * there < counted < 0.95 * there, "some events are too late"
+    return rows
+
+
+@pytest.mark.usefixtures("allowed")
+@pytest.mark.parametrize(("scheme", "mode"), SCHEMES)
+def test_running_aggregates_equal_plain_ones_in_every_batch(
+    spark: SparkSession,
+    folder: Path,
+    tmp_path: Path,
+    expected: list[list[Any]],
+    scheme: str,
+    mode: str,
+) -> None:
+    balance = Balancer(scheme, mode=mode, checkpoint=str(tmp_path))
+    df = balance.aggregate(stream(spark, folder), "key", **aggregates())
+    assert df.schema == plain(stream(spark, folder), "key", **aggregates()).schema
+    assert outputs(df, tmp_path, "update") == expected
+    assert [len(rows) for rows in expected][2] == 0
+
+
+@pytest.mark.usefixtures("allowed")
+@pytest.mark.parametrize(("scheme", "mode"), [("w-choices", "planned"), ("shuffle", "online")])
+def test_running_combiners(
+    spark: SparkSession, folder: Path, tmp_path: Path, scheme: str, mode: str
+) -> None:
+    balance = Balancer(scheme, mode=mode, checkpoint=str(tmp_path / "balanced"))
+    spread = combine(Spread(), "x", returns="bigint")
+    df = balance.aggregate(stream(spark, folder), "key", spread=spread)
+    native = stream(spark, folder).groupBy("key").agg((F.max("x") - F.min("x")).alias("spread"))
+    assert df.schema == native.schema
+    wanted = outputs(native, tmp_path / "plain", "update")
+    assert outputs(df, tmp_path / "balanced", "update") == wanted
+
+
+def test_combiners_in_batch(spark: SparkSession, folder: Path) -> None:
+    df = spark.read.parquet(str(folder)).repartition(4)
+    balance = Balancer("shuffle")
+    weighted = combine(Weighted(), "x", "price", returns="double")
+    spread = combine(Spread(), "x", returns="bigint")
+    found = balance.aggregate(df, "key", spread=spread, mean=weighted, n=agg.count()).collect()
+    price = F.col("price").cast("double")
+    mean = F.sum(F.coalesce("x", F.lit(0)) * price) / F.sum(price)
+    native = df.groupBy("key").agg(F.max("x") - F.min("x"), mean, F.count("*")).collect()
+    for row, wanted in zip(by_key(found), by_key(native), strict=True):
+        assert row[:2] == wanted[:2]
+        assert row[2:] == pytest.approx(wanted[2:])
+
+
+def by_key(rows: list[Any]) -> list[tuple[Any, ...]]:
+    return sorted(map(tuple, rows), key=lambda row: repr(row[0]))
+
+
+@pytest.mark.parametrize(("scheme", "mode"), SCHEMES)
+def test_windows_equal_plain_ones(
+    spark: SparkSession,
+    folder: Path,
+    tmp_path: Path,
+    expected_windows: list[Any],
+    scheme: str,
+    mode: str,
+) -> None:
+    """Late events are dropped alike, those that are not too late are counted alike."""
+    events = stream(spark, folder).withWatermark("time", "20 seconds")
+    window = F.window("time", "30 seconds")
+    balance = Balancer(scheme, mode=mode, checkpoint=str(tmp_path / "balanced"))
+    spread = combine(Spread(), "x", returns="bigint")
+    df = balance.aggregate(events, "key", window=window, spread=spread, **aggregates())
+    native = windows(spark, folder)
+    assert df.schema == native.schema
+    found = outputs(df, tmp_path / "balanced", "append")
+    assert sorted(chain.from_iterable(found), key=repr) == expected_windows
+
+
+@pytest.mark.parametrize(("scheme", "mode"), SCHEMES)
+def test_upserts_are_merged_on_reading(
+    spark: SparkSession, folder: Path, tmp_path: Path, scheme: str, mode: str
+) -> None:
+    balance = Balancer(scheme, mode=mode, checkpoint=str(tmp_path / "checkpoint"))
+    table: dict[Any, Any] = {}
+
+    def upsert(batch: DataFrame, _: int) -> None:
+        table.update({(row["key"], row[SLOT]): row for row in batch.collect()})
+
+    out = balance.partials(stream(spark, folder), "key", **aggregates()).writeStream
+    out = out.foreachBatch(upsert).outputMode("update").trigger(availableNow=True)
+    out.option("checkpointLocation", str(tmp_path / "checkpoint")).start().awaitTermination()
+    schema = balance.partials(spark.read.parquet(str(folder)), "key", **aggregates()).schema
+    written = spark.createDataFrame(list(table.values()), schema)
+    merged = balance.merge(written, "key", **aggregates())
+    native = plain(spark.read.parquet(str(folder)), "key", **aggregates())
+    assert merged.schema == native.schema
+    if mode == "online" and scheme not in WHOLE:
+        assert len(table) > native.count()
+    assert in_order(merged) == in_order(native)
+
+
+def in_order(df: DataFrame) -> list[Any]:
+    rows = (tuple(sorted(v) if isinstance(v, list) else v for v in row) for row in df.collect())
+    return sorted(rows, key=repr)
+
+
+@pytest.mark.usefixtures("allowed")
+@pytest.mark.parametrize("keys", [0, 1, 3])
+@pytest.mark.parametrize("scheme", ["w-choices", "shuffle"])
+def test_fewer_keys_than_workers(
+    spark: SparkSession, tmp_path: Path, scheme: str, keys: int
+) -> None:
+    ids = np.arange(3000 if keys else 0)
+    (tmp_path / "in").mkdir()
+    for i in range(2):
+        pq.write_table(
+            pa.table({"key": ids % max(1, keys), "x": ids}), tmp_path / f"in/{i}.parquet"
+        )
+    balance = Balancer(scheme, checkpoint=str(tmp_path / "chk"))
+    total: dict[str, Any] = {"n": agg.count(), "total": agg.sum("x")}
+    df = balance.aggregate(stream(spark, tmp_path / "in"), "key", **total)
+    found = outputs(df, tmp_path / "chk", "update")
+    sums = [
+        [(k, n * len(ids[k::keys]), n * int(ids[k::keys].sum())) for k in range(keys)]
+        for n in (1, 2)
+    ]
+    assert [rows for rows in found if rows] == [rows for rows in sums if rows]
+
+
+def test_what_cannot_be_merged_is_refused(spark: SparkSession, folder: Path) -> None:
+    df = spark.read.parquet(str(folder))
+    median = F.median("x")
+    with pytest.raises(ValueError, match="middle cannot be merged, and w-choices splits keys: use"):
+        Balancer("w-choices").aggregate(df, "key", middle=median)
+    with pytest.raises(ValueError, match="pkg splits keys"):
+        Balancer("pkg").aggregate(df, "key", n=agg.count(), middle=median)
+    with pytest.raises(ValueError, match="mixed moves keys between workers"):
+        Balancer("mixed", checkpoint="/tmp/none").aggregate(
+            stream(spark, folder), "key", middle=median
+        )
+    for scheme in ("key", "mixed", "consistent"):
+        found = Balancer(scheme).aggregate(df, "key", n=agg.count(), middle=median)
+        native = df.groupBy("key").agg(F.count("*").alias("n"), median.alias("middle"))
+        assert found.schema == native.schema
+        assert in_order(found) == in_order(native)
+
+
+def test_update_mode_has_to_be_allowed(spark: SparkSession, folder: Path) -> None:
+    with pytest.raises(ValueError, match=r"so allow it: spark.conf.set\('spark.sql.streaming"):
+        Balancer("pkg", checkpoint="/tmp/none").aggregate(
+            stream(spark, folder), "key", n=agg.count()
+        )
+
+
+def refused(call: Callable[[], Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        call()
+
+
+def test_combiners_are_checked(spark: SparkSession, folder: Path, allowed: None) -> None:
+    no_object, no_methods = Spread, object()  # type: Any, Any
+    refused(lambda: combine(no_object, "x", returns="int"), TypeError, "has the class, not an")
+    refused(lambda: combine(no_methods, "x", returns="int"), TypeError, "no create_accumulator")
+    refused(lambda: combine(Spread(), returns="int"), ValueError, "at least one column")
+    spread = combine(Spread(), "x", returns="bigint")
+    balance = Balancer("pkg", checkpoint="/tmp/none")
+    df = stream(spark, folder)
+    refused(
+        lambda: balance.aggregate(df, "key", n=agg.count(), spread=spread),
+        ValueError,
+        "kept by different operators",
+    )
