@@ -13,8 +13,6 @@ from pyspark.sql import functions as F
 from unskew.spark import Balancer
 from unskew.spark import aggregates as agg
 
-DISTINCT = "cast(size(collect_set(x)) as bigint)"
-
 
 def aggregates() -> dict[str, agg.Aggregate]:
     return {
@@ -50,9 +48,8 @@ def events(spark: SparkSession, records: int = 3000, start: int = 1_767_225_600)
     return df.withColumn("price", (F.col("price") / 100).cast("decimal(12,2)"))
 
 
-def plain(df: DataFrame, *grouping: str, **others: str) -> DataFrame:
+def plain(df: DataFrame, *grouping: str) -> DataFrame:
     columns = {name: aggregate.plain for name, aggregate in aggregates().items()}
-    columns |= {name: F.expr(text) for name, text in others.items()}
     return df.groupBy(*grouping).agg(*(column.alias(name) for name, column in columns.items()))
 
 
@@ -73,80 +70,11 @@ def test_batch_equals_plain(spark: SparkSession, scheme: str) -> None:
     assert rows(balanced) == rows(plain(df, "key"))
 
 
-def test_windowed_stream_equals_plain(spark: SparkSession, tmp_path: Path) -> None:
-    df = events(spark)
-    late = events(spark, 40, start=1_767_139_200)
-    for i, part in enumerate(df.randomSplit([1.0] * 3, seed=1)):
-        part.repartition(2).write.parquet(str(tmp_path / "in" / str(i)))
-    late.write.parquet(str(tmp_path / "in" / "9"))
-
-    def run(name: str, balancer: Balancer | None) -> list[tuple[object, ...]]:
-        stream = (
-            spark.readStream.schema(df.schema)
-            .option("maxFilesPerTrigger", 2)
-            .option("recursiveFileLookup", "true")
-            .parquet(str(tmp_path / "in"))
-            .withWatermark("time", "30 seconds")
-        )
-        window = F.window("time", "60 seconds", "30 seconds")
-        if balancer is None:
-            # A plain stream has no distinct counts; a balanced one does.
-            out = plain(stream.withColumn("window", window), "window", "key", kinds=DISTINCT)
-        else:
-            out = balancer.aggregate(stream, "key", window=window, **aggregates())
-        query = (
-            out.writeStream.format("memory")
-            .queryName(name)
-            .option("checkpointLocation", str(tmp_path / name))
-            .outputMode("append")
-            .trigger(availableNow=True)
-            .start()
-        )
-        query.awaitTermination()
-        return rows(spark.table(name))
-
-    expected = run("expected", None)
-    assert len(expected) > 500
-    assert run("fish", Balancer("fish", checkpoint=str(tmp_path / "fish"))) == expected
-
-
 def test_both_levels_survive_the_optimizer(spark: SparkSession) -> None:
     df = events(spark, 10)
     balanced = Balancer("pkg").aggregate(df, "key", window=None, **aggregates())
     plan = balanced._jdf.queryExecution().executedPlan().toString()
     assert plan.count("Exchange hashpartitioning(key") == 2
-
-
-def test_running_aggregates_by_upsert_and_merge_on_read(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    df = events(spark, 1500)
-    df.repartition(6).write.parquet(str(tmp_path / "in"))
-    stream = (
-        spark.readStream.schema(df.schema)
-        .option("maxFilesPerTrigger", 2)
-        .parquet(str(tmp_path / "in"))
-    )
-    balance = Balancer("w-choices", mode="online", checkpoint=str(tmp_path / "chk"))
-    table: dict[tuple[object, int], tuple[object, ...]] = {}
-    partials = balance.partials(stream, "key", window=None, **aggregates())
-
-    def upsert(batch: DataFrame, _: int) -> None:
-        table.update({(row["key"], row["slot"]): tuple(row) for row in batch.collect()})
-
-    query = (
-        partials.writeStream.foreachBatch(upsert)
-        .outputMode("update")
-        .option("checkpointLocation", str(tmp_path / "chk"))
-        .trigger(availableNow=True)
-        .start()
-    )
-    query.awaitTermination()
-    stored = spark.createDataFrame(list(table.values()), partials.schema)
-    merged = balance.merge(stored, "key", **aggregates())
-    assert len(table) > len(rows(merged))
-    assert merged.schema.simpleString() == plain(df, "key").schema.simpleString()
-    assert rows(merged) == rows(plain(df, "key"))
 
 
 def test_other_partitions_than_the_checkpoints_are_refused(
@@ -176,9 +104,3 @@ def test_other_partitions_than_the_checkpoints_are_refused(
             Balancer("pkg", checkpoint=checkpoint).route(stream(), "key")
     finally:
         spark.conf.set("spark.sql.shuffle.partitions", before)
-
-
-def test_a_stream_without_a_window_is_told_the_way_out(spark: SparkSession) -> None:
-    stream = spark.readStream.format("rate").load()
-    with pytest.raises(ValueError, match="write partials"):
-        Balancer("pkg", checkpoint="/tmp/x").aggregate(stream, "value", n=agg.count())
