@@ -18,9 +18,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.state import GroupState
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
+from unskew.murmur import anchors, targets
 from unskew.routers import make_router
 from unskew.spark import SLOT, Balancer
-from unskew.spark.placement import anchors, partitions_of, slot_column, slots_for, targets
+from unskew.spark.placement import partitions_of, slot_column, slots_for
 
 WORKERS = 8
 ROWS = "round LONG, source INT, id LONG, worker INT"

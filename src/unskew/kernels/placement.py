@@ -1,23 +1,17 @@
 """The inverse of Spark's hash partitioning: the INT that sends a row where it should go.
 
-Spark puts a row on partition ``pmod(murmur3(columns), n)``. Murmur3 over several columns is a
-chain, the hash of one column seeds the next, and for an INT column every step can be undone. So for
-the hash of the other columns there is one INT, the slot, with ``murmur3(columns, slot) = worker``.
+How it works is told in `unskew.murmur`.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from unskew import murmur
 from unskew.kernels.jit import inlined, kernel
+from unskew.murmur import ADDED, C1, C2, F1, F2, INVERSE_C1, INVERSE_C2
 
-C1, C2, ADDED = 0xCC9E2D51, 0x1B873593, 0xE6546B64
-F1, F2 = 0x85EBCA6B, 0xC2B2AE35
-INVERSE_C1, INVERSE_C2, INVERSE_5, INVERSE_F1, INVERSE_F2 = (
-    pow(factor, -1, 2**32) for factor in (C1, C2, 5, F1, F2)
-)
-LENGTH = np.uint64(4)
-MASK = np.uint64(0xFFFFFFFF)
+LENGTH, MASK = np.uint64(murmur.LENGTH), np.uint64(murmur.MASK)
 
 
 # 32-bit numbers are kept in 64 bits: numba widens a product of two uint32 anyway.
@@ -40,22 +34,6 @@ def murmur_int(value, seed):
     h = times(h ^ (h >> np.uint64(16)), F1)
     h = times(h ^ (h >> np.uint64(13)), F2)
     return h ^ (h >> np.uint64(16))
-
-
-@inlined
-def anchor_of(target):
-    """Undo all of the hash that does not depend on the row."""
-    h = times(target ^ (target >> np.uint64(16)), INVERSE_F2)
-    h = times(h ^ (h >> np.uint64(13)) ^ (h >> np.uint64(26)), INVERSE_F1)
-    h = h ^ (h >> np.uint64(16)) ^ LENGTH
-    return rotated(times((h - np.uint64(ADDED)) & MASK, INVERSE_5), 19)
-
-
-@kernel
-def write_anchors(out):
-    """Write the anchor of every worker."""
-    for worker in range(len(out)):
-        out[worker] = anchor_of(np.uint64(worker))
 
 
 @inlined

@@ -1,17 +1,33 @@
-"""Skew-proof keyed processing in PySpark: rows on the worker that a scheme chooses, and merged."""
+"""Skew-proof keyed processing in PySpark: rows on the worker that a scheme chooses, and merged.
+
+The package loads lazily: tasks that need a part of it, like those that read a plan, start fast.
+"""
 
 from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 try:
     import pyspark  # noqa: F401
 except ImportError as error:
     raise ImportError("unskew.spark needs PySpark: pip install 'unskew[spark]'") from error
 
-from unskew.spark import aggregates
-from unskew.spark.balancer import Balancer
-from unskew.spark.combine import CombineFn, combine
-from unskew.spark.metrics import BatchMetrics, HotKey
-from unskew.spark.placement import SLOT
+if TYPE_CHECKING:
+    from unskew.spark import aggregates
+    from unskew.spark.balancer import Balancer
+    from unskew.spark.combine import CombineFn, combine
+    from unskew.spark.metrics import BatchMetrics, HotKey
+    from unskew.spark.placement import SLOT
+
+_HOMES = {
+    "SLOT": "unskew.spark.placement",
+    "Balancer": "unskew.spark.balancer",
+    "BatchMetrics": "unskew.spark.metrics",
+    "CombineFn": "unskew.spark.combine",
+    "HotKey": "unskew.spark.metrics",
+    "combine": "unskew.spark.combine",
+}
 
 __all__ = [
     "SLOT",
@@ -22,3 +38,15 @@ __all__ = [
     "aggregates",
     "combine",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "aggregates":
+        return importlib.import_module("unskew.spark.aggregates")
+    if name in _HOMES:
+        return getattr(importlib.import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'unskew.spark' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

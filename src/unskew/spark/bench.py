@@ -18,12 +18,12 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
 from unskew.spark.balancer import Balancer
+from unskew.spark.checkpoint import PARTITIONS
 from unskew.spark.placement import SLOT
 from unskew.workloads import Zipf
 
@@ -83,18 +83,12 @@ def measure(
             .option("maxFilesPerTrigger", FILES)
             .parquet(str(folder / "in"))
         )
-        grouping = ["key"]
-        if balancer is not None:
-            rows, grouping = balancer(checkpoint).route(rows, "key"), ["key", SLOT]
-        loads: list[list[int]] = []
-
-        def note(batch: DataFrame, _: int) -> None:
-            found = batch.groupBy("worker").sum("n").collect()
-            loads.append(sorted((int(row[1]) for row in found), reverse=True))
-
+        balance = None if balancer is None else balancer(checkpoint)
+        if balance is not None:
+            rows = balance.route(rows, "key")
         query = (
-            operator(rows, grouping)
-            .writeStream.foreachBatch(note)
+            operator(rows, ["key"] if balance is None else ["key", SLOT])
+            .writeStream.format("noop")
             .outputMode("update")
             .option("checkpointLocation", checkpoint)
             .start()
@@ -113,12 +107,25 @@ def measure(
             "seconds": float(np.median(seconds)),
             "records_per_s": work.records / float(np.median(seconds)),
             "state_rows": int(batches[-1]["stateOperators"][0]["numRowsTotal"]),
-            "loads": loads[-1],
+            "loads": _loads(spark, folder / "in") if balance is None else _last_loads(balance),
         }
 
 
+def _loads(spark: SparkSession, folder: Path) -> list[int]:
+    """Return the records of each worker by plain grouping."""
+    n_workers = int(spark.conf.get(PARTITIONS) or 200)
+    worker = F.pmod(F.hash("key"), F.lit(n_workers))
+    counts = dict(spark.read.parquet(str(folder)).groupBy(worker).count().collect())
+    return [int(counts.get(n, 0)) for n in range(n_workers)]
+
+
+def _last_loads(balance: Balancer) -> list[int]:
+    """Return the records of each worker in the last batch that was reported."""
+    return [*balance.metrics[-1].loads]
+
+
 def sleeping_count(rows: DataFrame, grouping: list[str], delay_s: float) -> DataFrame:
-    """Return a running count by key that sleeps for each record, and where it ran."""
+    """Return a running count by key that sleeps for each record."""
 
     def count(
         key: tuple[Any, ...], parts: Iterator[pd.DataFrame], state: GroupState
@@ -126,13 +133,11 @@ def sleeping_count(rows: DataFrame, grouping: list[str], delay_s: float) -> Data
         seen = sum(len(part) for part in parts)
         time.sleep(delay_s * seen)
         state.update((seen + (state.get[0] if state.exists else 0),))
-        context = TaskContext.get()
-        assert context is not None
-        yield pd.DataFrame({"key": [key[0]], "n": [seen], "worker": [context.partitionId()]})
+        yield pd.DataFrame({"key": [key[0]], "n": state.get})
 
     return rows.groupBy(*grouping).applyInPandasWithState(
         count,
-        outputStructType="key string, n bigint, worker int",
+        outputStructType="key string, n bigint",
         stateStructType="n bigint",
         outputMode="update",
         timeoutConf=GroupStateTimeout.NoTimeout,
@@ -140,10 +145,8 @@ def sleeping_count(rows: DataFrame, grouping: list[str], delay_s: float) -> Data
 
 
 def collected(rows: DataFrame, grouping: list[str]) -> DataFrame:
-    """Return a native aggregate that cannot be combined before the shuffle, and where it ran."""
-    values = F.collect_set(F.col("x") % 16)
-    found = rows.groupBy(*grouping).agg(F.size(values).alias("n"))
-    return found.withColumn("worker", F.spark_partition_id())
+    """Return a native aggregate that cannot be combined before the shuffle."""
+    return rows.groupBy(*grouping).agg(F.size(F.collect_set(F.col("x") % 16)).alias("n"))
 
 
 def gains(

@@ -14,10 +14,11 @@ from pyspark import TaskContext
 from pyspark.sql.functions import arrow_udf  # type: ignore[attr-defined]
 from pyspark.sql.types import IntegerType
 
+from unskew.murmur import anchors
 from unskew.routers import Router, Scheme
 from unskew.spark.metrics import Guide
 from unskew.spark.observed import Observed
-from unskew.spark.placement import anchors, slots_for
+from unskew.spark.placement import slots_for
 from unskew.spark.state_files import RouterStateError, StateFiles
 from unskew.state import WHOSE
 

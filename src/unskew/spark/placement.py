@@ -14,31 +14,18 @@ from numpy.typing import NDArray
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from unskew.kernels.placement import (
-    INVERSE_C1,
-    INVERSE_C2,
-    write_anchors,
-    write_partitions,
-    write_slots,
-)
+from unskew.kernels.placement import write_partitions, write_slots
+from unskew.murmur import INVERSE_C1, INVERSE_C2, MASK
 
 SLOT = "slot"
-MASK = 0xFFFFFFFF
 
 Ints = NDArray[np.int32]
 
 
-def anchors(n_workers: int) -> Ints:
-    """Return the part of the inverse that depends on the worker only, for each worker."""
-    out = np.empty(n_workers, np.uint32)
-    write_anchors(out)
-    return out.view(np.int32)
-
-
-def slots_for(hashes: Ints, workers: Ints, anchors: Ints) -> Ints:
+def slots_for(hashes: Ints, workers: Ints, anchors: NDArray[np.uint32]) -> Ints:
     """Return the slots that send rows, by the hash of their other columns, to workers."""
     out = np.empty(len(hashes), np.uint32)
-    write_slots(hashes.view(np.uint32), workers, anchors.view(np.uint32), out)
+    write_slots(hashes.view(np.uint32), workers, anchors, out)
     return out.view(np.int32)
 
 
@@ -49,12 +36,6 @@ def partitions_of(hashes: Ints, slots: Ints, n_workers: int) -> Ints:
     return out
 
 
-def targets(n_workers: int) -> NDArray[np.int64]:
-    """Return each worker, in the upper half, with its anchor: what `slot_column` needs of it."""
-    unsigned = anchors(n_workers).view(np.uint32).astype(np.int64)
-    return (np.arange(n_workers) << 32) | unsigned
-
-
 def worker_column(grouping: Sequence[Column], slot: Column, n_workers: int) -> Column:
     """Return the worker of a row with this slot."""
     return F.pmod(F.hash(*grouping, slot), F.lit(n_workers))
@@ -63,9 +44,9 @@ def worker_column(grouping: Sequence[Column], slot: Column, n_workers: int) -> C
 def slot_column(grouping: Sequence[Column], target: Column, n_workers: int) -> Column:
     """Return the slot as an expression of the JVM: the same as `slots_for`; 0 for no target."""
     hashed = F.hash(*grouping).cast("long")
-    mixed = _times(target.bitwiseXOR(hashed).bitwiseAND(F.lit(MASK)), int(INVERSE_C2))
+    mixed = _times(target.bitwiseXOR(hashed).bitwiseAND(F.lit(MASK)), INVERSE_C2)
     turned = F.shiftrightunsigned(mixed, 15).bitwiseOR(F.shiftleft(mixed, 17)).bitwiseAND(MASK)
-    slot = _times(turned, int(INVERSE_C1))
+    slot = _times(turned, INVERSE_C1)
     signed = ((slot + 2**31).bitwiseAND(F.lit(MASK)) - 2**31).cast("int")
     at_home = worker_column(grouping, F.lit(0), n_workers) == F.shiftright(target, 32)
     return F.when(target.isNull() | at_home, F.lit(0)).otherwise(signed)

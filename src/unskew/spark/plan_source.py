@@ -9,8 +9,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from unskew.murmur import targets
 from unskew.spark.observed import ID
-from unskew.spark.placement import targets
 from unskew.spark.plans import PlanFolder, SplitPlan
 
 TARGETS = "__unskew_targets"

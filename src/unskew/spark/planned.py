@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from unskew.murmur import MASK, targets
 from unskew.planners import PLANNERS, read_planners
 from unskew.routers import Scheme
 from unskew.spark.hot_keys import Classified, Planned, Strategy
 from unskew.spark.observed import DRAWN, ID, Observed, sampled, sketches
-from unskew.spark.placement import MASK, SLOT, slot_column, targets, worker_column
+from unskew.spark.placement import SLOT, slot_column, worker_column
 from unskew.spark.plan_source import TARGETS, plan_table, read_plan
 from unskew.spark.planning import Memory
 from unskew.spark.plans import SplitPlan

@@ -7,14 +7,18 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow.fs as fs
 from numpy.typing import NDArray
 
-from unskew.hashing import Keys
 from unskew.sealed import SealError, seal, unseal
 from unskew.spark.files import located, remove, write_whole
+
+if TYPE_CHECKING:
+    # Tasks that read plans should start fast: no kernels.
+    from unskew.hashing import Keys
 
 KIND = "split plan 1"
 KEPT = 100

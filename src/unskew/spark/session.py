@@ -30,6 +30,7 @@ def embedded_session(workers: int) -> Iterator[SparkSession]:
             "spark.sql.warehouse.dir": f"{folder}/warehouse",
             "spark.sql.adaptive.enabled": "false",
             "spark.log.level": "OFF",
+            "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
             "spark.sql.streaming.stateStore.providerClass": (
                 "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
             ),

@@ -1,0 +1,36 @@
+"""The numbers of Spark's Murmur3 hash of an INT, and of its inverse.
+
+Spark puts a row on partition ``pmod(murmur3(columns), n)``. Murmur3 over several columns is a
+chain, the hash of one column seeds the next, and for an INT column every step can be undone. So for
+the hash of the other columns there is one INT, the slot, with ``murmur3(columns, slot) = worker``.
+What of the inverse depends on the worker only is its anchor.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+C1, C2, ADDED = 0xCC9E2D51, 0x1B873593, 0xE6546B64
+F1, F2 = 0x85EBCA6B, 0xC2B2AE35
+INVERSE_C1, INVERSE_C2, INVERSE_5, INVERSE_F1, INVERSE_F2 = (
+    pow(factor, -1, 2**32) for factor in (C1, C2, 5, F1, F2)
+)
+LENGTH = 4
+MASK = 0xFFFFFFFF
+
+
+def anchors(n_workers: int) -> NDArray[np.uint32]:
+    """Return the anchor of every worker."""
+    h: NDArray[Any] = np.arange(n_workers, dtype=np.uint64)
+    h = (h ^ (h >> 16)) * INVERSE_F2 & MASK
+    h = (h ^ (h >> 13) ^ (h >> 26)) * INVERSE_F1 & MASK
+    h = (((h ^ (h >> 16) ^ LENGTH) - ADDED) & MASK) * INVERSE_5 & MASK
+    return (h << 19 | h >> 13).astype(np.uint32)
+
+
+def targets(n_workers: int) -> NDArray[np.int64]:
+    """Return each worker, in the upper half, with its anchor."""
+    return (np.arange(n_workers) << 32) | anchors(n_workers).astype(np.int64)
