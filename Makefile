@@ -21,10 +21,9 @@ $(READY): pyproject.toml
 
 setup: $(READY)  ## Create .venv with everything in it
 
-demo: $(READY)  ## Simulate a skewed stream under every kind of scheme, with a picture
+demo: $(READY)  ## Run a skewed stream on an embedded Spark, plain and balanced, with a picture
 	@mkdir -p out
-	$(BIN)/unskew simulate --scheme key,pkg,d-choices,w-choices,fish,shuffle --workers 50 --sources 5 \
-	  --stream zipf:z=1.4,keys=10000,records=2e6,seed=1 --plot out/demo.png
+	$(BIN)/unskew demo --plot out/demo.png
 
 test: $(READY)  ## Run the tests, also a part of them uncompiled
 	$(BIN)/python -m pytest -n 2 --ignore tests/spark

@@ -112,6 +112,40 @@ def streams(as_json: Json = False) -> None:
 
 
 @app.command()
+def demo(
+    scheme: Annotated[str, typer.Option(help="A router or a planner.")] = "w-choices",
+    z: Annotated[float, typer.Option(help="Exponent of the Zipf stream.")] = 1.7,
+    workers: Annotated[int, typer.Option(help="Workers: tasks that sleep.")] = 16,
+    records: Annotated[str, typer.Option(help="Records in a batch.")] = "3e4",
+    plot: Annotated[Path | None, typer.Option(help="A picture: PNG, PDF or SVG.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Run a skewed stream on an embedded Spark, plain and balanced, and show the difference.
+
+    Try: unskew demo --scheme dstream --z 2
+    """
+    from unskew.report.plots import check_picture, plot_demo
+    from unskew.report.tables import show_demo
+
+    if plot is not None:
+        check_picture(plot)
+    from unskew.spark.bench import Work, gains
+    from unskew.spark.session import embedded_session
+
+    work = Work(z, records=int(number("records", records, whole=True)), batches=2)
+    with _Progress(2, quiet=as_json) as progress, embedded_session(workers) as session:
+        results = gains(session, [(scheme, "planned")], [work], workers, progress)
+    if as_json:
+        print(json.dumps({"results": results}))
+    else:
+        show_demo(results)
+    if plot is not None:
+        plot_demo(results, plot)
+        if not as_json:
+            print(f"Picture: {plot}")
+
+
+@app.command()
 def simulate(
     stream: Annotated[
         str, typer.Option(help="A spec, as in zipf:z=1.4,keys=1e4,records=1e6,seed=1, or a file.")
@@ -352,15 +386,39 @@ def spark(
     chosen = [_scheme_and_mode(part) for part in scheme.split(",")][: 2 if quick else None]
     size = int(number("records", records, whole=True)) // (2 if quick else 1)
     works = [Work(exponent, records=size, delay_s=delay_us / 1e6) for exponent in _numbers("z", z)]
-    with _Progress(None, quiet=as_json) as progress:
-        with embedded_session(workers) as session:
-            results = gains(session, chosen, works, workers, progress)
-        with embedded_session(2) as session:
-            extra = overheads(session, 200_000 if quick else 1_000_000, progress=progress)
+    total = (len(chosen) + 1) * len(works) + 3
+    with _Progress(total, quiet=as_json) as progress, embedded_session(workers) as session:
+        results = gains(session, chosen, works, workers, progress)
+        extra = overheads(session, 500_000 if quick else 1_000_000, progress)
     if as_json:
         print(json.dumps({"results": results, "overhead": extra}))
     else:
         show_spark(results, extra)
+
+
+@bench.command()
+def rivals(
+    scheme: Annotated[str, typer.Option(help="The scheme to compare with.")] = "w-choices",
+    z: Annotated[float, typer.Option(help="Exponent of the Zipf stream.")] = 1.4,
+    workers: Annotated[int, typer.Option(help="Workers: tasks that sleep.")] = 16,
+    records: Annotated[str, typer.Option(help="Records in a batch.")] = "6e4",
+    as_json: Json = False,
+) -> None:
+    """Compare with what is done against skew today: partial aggregation, salting, AQE.
+
+    Try: unskew bench rivals --records 2e4
+    """
+    from unskew.report.tables import show_rivals
+    from unskew.spark.rivals import compare
+    from unskew.spark.session import embedded_session
+
+    size = int(number("records", records, whole=True))
+    with _Progress(15, quiet=as_json) as progress, embedded_session(workers) as session:
+        rows = compare(session, z, size, scheme, progress)
+    if as_json:
+        print(json.dumps({"results": rows}))
+    else:
+        show_rivals(rows)
 
 
 def _scheme_and_mode(text: str) -> tuple[str, str]:

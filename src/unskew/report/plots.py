@@ -58,6 +58,41 @@ def plot_simulation(simulation: dict[str, Any], path: str | Path) -> None:
     plt.close(figure)
 
 
+def plot_demo(results: list[dict[str, Any]], path: str | Path) -> None:
+    """Draw the loads of workers, plain and balanced, and the throughput, into a picture."""
+    check_picture(Path(path))
+    import matplotlib
+
+    matplotlib.use("agg")
+    from matplotlib import pyplot as plt
+
+    figure, (loads, speed) = plt.subplots(
+        1, 2, figsize=(11, 4.2), width_ratios=(3, 1), layout="constrained"
+    )
+    names = ["plain groupBy", *(f"unskew, {result['scheme']}" for result in results[1:])]
+    colours, width = (COLOURS[1], COLOURS[0]), 0.4
+    for i, (result, name, colour) in enumerate(zip(results, names, colours, strict=True)):
+        mean = sum(result["loads"]) / len(result["loads"])
+        at = [worker + width * (i - 0.5) for worker in range(len(result["loads"]))]
+        loads.bar(at, [load / mean for load in result["loads"]], width, label=name, color=colour)
+    loads.axhline(1, color="#666666", linewidth=0.8)
+    loads.set(xlabel="Worker", ylabel="Records / mean (1 is ideal)", xticks=range(0, len(at), 1))
+    loads.legend(frameon=False)
+    bars = speed.bar(names, [result["records_per_s"] for result in results], 0.5, color=colours)
+    speed.bar_label(bars, fmt="{:,.0f}")
+    speed.set(ylabel="Records a second")
+    speed.margins(y=0.12)
+    for axes in (loads, speed):
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.suptitle(
+        f"Zipf z = {results[0]['z']:g} on Spark, {results[0]['workers']} workers: "
+        f"{results[-1]['over_key']:.1f} times the throughput",
+        fontsize=11,
+    )
+    figure.savefig(path, dpi=120)
+    plt.close(figure)
+
+
 def plot_intervals(simulation: dict[str, Any], path: str | Path) -> None:
     """Draw the results of `unskew.simulate_plans` into a PNG, PDF or SVG file."""
     check_picture(Path(path))

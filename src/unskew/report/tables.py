@@ -191,7 +191,46 @@ def show_spark(results: list[dict[str, Any]], overhead: list[dict[str, Any]]) ->
     console = _console()
     console.print(table)
     for row in overhead:
-        console.print(f"{row['mode']} routing costs {row['fraction']:.0%} where nothing is skewed")
+        console.print(
+            f"{row['mode']} routing by {row['scheme']} costs {row['fraction']:.0%} where nothing "
+            f"is skewed ({row['state_rows']:,} state rows)"
+        )
+
+
+def show_rivals(rows: list[dict[str, Any]]) -> None:
+    """Print ways against skew, side by side."""
+    table = Table("job", "way")
+    for heading in ("seconds", "over plain", "state rows"):
+        table.add_column(heading, justify="right")
+    for row in rows:
+        state = f"{row['state_rows']:,}" if "state_rows" in row else ""
+        table.add_row(
+            row["job"], row["way"], f"{row['seconds']:.2f}", f"{row['over_plain']:.2f} x", state
+        )
+    _print(table)
+
+
+def show_demo(results: list[dict[str, Any]]) -> None:
+    """Print the loads of workers, plain and balanced, as bars, and what balance gained."""
+    console = _console()
+    top = max(max(result["loads"]) for result in results)
+    for result in results:
+        loads, mean = result["loads"], sum(result["loads"]) / len(result["loads"])
+        title = "plain groupBy" if result["mode"] == "plain" else f"unskew, {result['scheme']}"
+        console.print(
+            f"\n[bold]{title}[/]: {result['records_per_s']:,.0f} records/s, busiest worker "
+            f"{max(loads) / mean:.2f} times the mean, {result['state_rows']:,} state rows",
+            highlight=False,
+        )
+        scale = sum(loads) and top / mean / 48  # both by the same measure, though of unlike batches
+        for worker, load in enumerate(loads):
+            bar = "█" * max(1, round(load / mean / scale)) if load else ""
+            colour = "red" if load > 1.5 * mean else "green"
+            console.print(f"  worker {worker:2d} [{colour}]{bar}[/] {load:,}", highlight=False)
+    console.print(
+        f"\n[bold]{results[-1]['over_key']:.1f} times the throughput, the same answer.[/]",
+        highlight=False,
+    )
 
 
 def show_speeds(results: list[dict[str, Any]]) -> None:

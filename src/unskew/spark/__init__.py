@@ -16,7 +16,7 @@ except ImportError as error:
 if TYPE_CHECKING:
     from unskew.spark import aggregates
     from unskew.spark.balancer import Balancer
-    from unskew.spark.combine import CombineFn, combine
+    from unskew.spark.combiners import CombineFn, combine
     from unskew.spark.metrics import BatchMetrics, HotKey
     from unskew.spark.placement import SLOT
 
@@ -24,9 +24,9 @@ _HOMES = {
     "SLOT": "unskew.spark.placement",
     "Balancer": "unskew.spark.balancer",
     "BatchMetrics": "unskew.spark.metrics",
-    "CombineFn": "unskew.spark.combine",
+    "CombineFn": "unskew.spark.combiners",
     "HotKey": "unskew.spark.metrics",
-    "combine": "unskew.spark.combine",
+    "combine": "unskew.spark.combiners",
 }
 
 __all__ = [

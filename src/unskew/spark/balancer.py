@@ -15,9 +15,9 @@ from unskew.planners import PLANNERS, read_planners
 from unskew.routers import Scheme, read_schemes
 from unskew.spark.aggregates import Aggregate
 from unskew.spark.checkpoint import PARTITIONS, checkpoint_partitions
-from unskew.spark.combine import Combined, accumulated
+from unskew.spark.combiners import Combined, accumulated
 from unskew.spark.keys import ColumnOrName, key_columns, key_id
-from unskew.spark.metrics import BatchMetrics, Guide, Watch
+from unskew.spark.metrics import BatchMetrics, Guide, Watch, watch
 from unskew.spark.observed import DRAWN, ID, name_column, sampled, sketches
 from unskew.spark.online import Routers, slot_udf
 from unskew.spark.placement import SLOT, worker_column
@@ -143,10 +143,8 @@ class Balancer:
         name, root = f"unskew {self.name} {uuid.uuid4().hex}", self._beside_checkpoint()
         names = name_column(key, route.columns)
         seen = sampled(df, hot=key, homes=route.home, loads=load, names=names)
-        watch = Watch(
-            df.sparkSession, name, guide, route.n_workers, self.metrics, f"{root}/metrics.jsonl"
-        )
-        df.sparkSession.streams.addListener(watch)
+        looking = Watch(guide, route.n_workers, self.metrics, f"{root}/metrics.jsonl")
+        watch(df.sparkSession, name, looking)
         return seen.observe(name, *sketches(seen, route.n_workers)).select(df.columns)
 
     def aggregate(

@@ -107,16 +107,18 @@ def measure(
             "seconds": float(np.median(seconds)),
             "records_per_s": work.records / float(np.median(seconds)),
             "state_rows": int(batches[-1]["stateOperators"][0]["numRowsTotal"]),
-            "loads": _loads(spark, folder / "in") if balance is None else _last_loads(balance),
+            "loads": _loads(spark, folder / "in", work)
+            if balance is None
+            else _last_loads(balance),
         }
 
 
-def _loads(spark: SparkSession, folder: Path) -> list[int]:
-    """Return the records of each worker by plain grouping."""
+def _loads(spark: SparkSession, folder: Path, work: Work) -> list[int]:
+    """Return the records of each worker by plain grouping, in a batch on average."""
     n_workers = int(spark.conf.get(PARTITIONS) or 200)
     worker = F.pmod(F.hash("key"), F.lit(n_workers))
-    counts = dict(spark.read.parquet(str(folder)).groupBy(worker).count().collect())
-    return [int(counts.get(n, 0)) for n in range(n_workers)]
+    counts: dict[int, int] = dict(spark.read.parquet(str(folder)).groupBy(worker).count().collect())
+    return [counts.get(n, 0) // (WARM_UP + work.batches) for n in range(n_workers)]
 
 
 def _last_loads(balance: Balancer) -> list[int]:
@@ -183,19 +185,25 @@ def gains(
     return results
 
 
+COSTLY = (("w-choices", "planned"), ("dstream", "online"), ("w-choices", "online"))
+
+
 def overheads(
-    spark: SparkSession,
-    records: int,
-    scheme: str = "w-choices",
-    progress: Callable[[int], None] | None = None,
+    spark: SparkSession, records: int, progress: Callable[[int], None] | None = None
 ) -> list[dict[str, Any]]:
-    """Return what routing costs where nothing is skewed, as a part of the plain query's time."""
-    work = Work(z=0.0, keys=records // 10, records=records, batches=4)
-    plain = measure(spark, work, collected, None)
+    """Return what routing costs where nothing is skewed, as a part of the plain query's time.
+
+    Plain runs come before, between and after the others, as a JVM gets faster for minutes.
+    """
+    work = Work(z=0.0, keys=records // 10, records=records, batches=6)
+    measure(spark, work, collected, partial(_balancer, *COSTLY[0]))  # a warm-up
+    plain = [measure(spark, work, collected, None)["seconds"]]
     rows = []
-    for mode in ("planned", "online"):
+    for scheme, mode in COSTLY:
         found = measure(spark, work, collected, partial(_balancer, scheme, mode))
-        rows.append({"mode": mode, "fraction": found["seconds"] / plain["seconds"] - 1})
+        plain.append(measure(spark, work, collected, None)["seconds"])
+        rows.append({"mode": mode, "scheme": scheme, "state_rows": found["state_rows"]})
+        rows[-1]["fraction"] = found["seconds"] / float(np.mean(plain[-2:])) - 1
         if progress is not None:
             progress(1)
     return rows

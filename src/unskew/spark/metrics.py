@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
+import time
 from collections.abc import MutableSequence, Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
+from weakref import WeakKeyDictionary, ref
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import (
@@ -19,6 +23,8 @@ from pyspark.sql.streaming.listener import (
 
 from unskew.spark.files import append_line
 from unskew.spark.observed import Observed
+
+POLL_S = 0.2
 
 log = logging.getLogger("unskew.spark")
 
@@ -99,15 +105,12 @@ class Guide:
         return 0.0
 
 
-class Watch(StreamingQueryListener):
-    """Listens to one query: lets its guide learn, and reports.
+@dataclass
+class Watch:
+    """Looks at the batches of one query: lets its guide learn, and reports.
 
     Parameters
     ----------
-    session
-        Where the query runs.
-    name
-        Of the query's observation.
     guide
         Routes the query.
     n_workers
@@ -118,40 +121,28 @@ class Watch(StreamingQueryListener):
         Of the file that takes them as lines of JSON.
     """
 
-    def __init__(
-        self,
-        session: SparkSession,
-        name: str,
-        guide: Guide,
-        n_workers: int,
-        kept: MutableSequence[BatchMetrics],
-        path: str,
-    ) -> None:
-        self.session, self.name, self.guide, self.n_workers = session, name, guide, n_workers
-        self.kept, self.path = kept, path
-        self.run = ""
+    guide: Guide
+    n_workers: int
+    kept: MutableSequence[BatchMetrics]
+    path: str
 
-    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
+    def look(self, progress: StreamingQueryProgress, row: Any) -> None:
         """Learn from a batch, and report."""
-        row = event.progress.observedMetrics.get(self.name)
-        if row is None:
-            return
-        self.run = str(event.progress.runId)
-        if not row["records"]:
-            return
         batch = Observed.of(row, self.n_workers)
+        if not batch.records:
+            return
         try:
             self.guide.learn(batch)
-        except Exception:  # a listener that raises is lost, and the query goes on by the old plan
-            log.exception("no new plan after batch %s", event.progress.batchId)
+        except Exception:  # the query goes on by the old plan
+            log.exception("no new plan after batch %s", progress.batchId)
         try:
-            self.report(event.progress, batch)
+            self.report(progress, batch)
         except Exception:  # nor may a full disk end it
-            log.exception("no metrics of batch %s", event.progress.batchId)
+            log.exception("no metrics of batch %s", progress.batchId)
 
     def report(self, progress: StreamingQueryProgress, batch: Observed) -> None:
         """Make metrics of a batch, and pass them on."""
-        rows = [operator.numRowsTotal for operator in progress.stateOperators]
+        rows = [operator["numRowsTotal"] for operator in progress["stateOperators"]]
         ranked = sorted(batch.names, key=lambda key: -batch.hot.get(key, 0.0))
         found = BatchMetrics(
             progress.batchId,
@@ -171,6 +162,25 @@ class Watch(StreamingQueryListener):
         log.info("%s", found)
         append_line(self.path, found.to_json())
 
+
+class Listener(StreamingQueryListener):
+    """The one listener of a session: each query's progress goes to its watch."""
+
+    def __init__(self) -> None:
+        self.watches: dict[str, Watch] = {}
+        self.runs: dict[str, list[str]] = {}
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
+        """Let the watches of the query look."""
+        self.look(event.progress)
+
+    def look(self, progress: StreamingQueryProgress) -> None:
+        """Let the watches of a query look at a batch."""
+        for name, row in progress.observedMetrics.items():
+            if name in self.watches:
+                self.runs.setdefault(str(progress.runId), []).append(name)
+                self.watches[name].look(progress, row)
+
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
         """Nothing to do."""
 
@@ -178,6 +188,43 @@ class Watch(StreamingQueryListener):
         """Nothing to do."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
-        """Listen no more: the next run has a watch of its own."""
-        if str(event.runId) == self.run:
-            self.session.streams.removeListener(self)
+        """Forget the watches of the query: its next run has others."""
+        for name in self.runs.pop(str(event.runId), []):
+            self.watches.pop(name, None)
+
+
+_LISTENERS: WeakKeyDictionary[SparkSession, Listener] = WeakKeyDictionary()
+
+
+def watch(session: SparkSession, name: str, watch: Watch) -> None:
+    """Let a watch look at the batches of the query that has an observation of this name."""
+    if session not in _LISTENERS:
+        listener = Listener()
+        if type(session).__module__.startswith("pyspark.sql.connect"):
+            args = (ref(session), listener)
+            threading.Thread(target=_poll, args=args, daemon=True, name="unskew").start()
+        else:
+            session.streams.addListener(listener)
+        _LISTENERS[session] = listener
+    _LISTENERS[session].watches[name] = watch
+
+
+def _poll(session: ref[SparkSession], listener: Listener) -> None:
+    """Ask for the progress of queries again and again, until the session has gone.
+
+    On Connect listeners are lost as soon as a query runs Python: the client takes what the server
+    tells of profilers for an error.
+    """
+    seen: dict[str, int] = {}
+    while (spark := session()) is not None and not getattr(spark, "is_stopped", False):
+        try:
+            for query in spark.streams.active:
+                run = str(query.runId)
+                for progress in query.recentProgress:
+                    if progress["batchId"] > seen.get(run, -1):
+                        seen[run] = progress["batchId"]
+                        listener.look(progress)
+        except Exception as error:  # the server has gone, or will answer next time
+            log.debug("no progress to be had: %s", error)
+        del spark
+        time.sleep(POLL_S)

@@ -75,7 +75,7 @@ class Observed:
     @classmethod
     def of(cls, row: Any, n_workers: int) -> Observed:
         """Read the row of an observation."""
-        found = row.asDict()
+        found = _fields(row)
         homes = _by_number(found["homes"], n_workers)
         scale = found["records"] / max(1.0, homes.sum())
         named = (str(text).partition(" ") for text in _counts(found.get("names", [])))
@@ -92,8 +92,18 @@ def _top(column: Column, k: int, tracked: int) -> Column:
     return F.call_function("approx_top_k", column, F.lit(k + 1), F.lit(tracked))  # one may be null
 
 
+def _fields(row: Any) -> dict[str, Any]:
+    """Return a row as a dictionary; on Connect, its values come beside its schema."""
+    found: dict[str, Any] = row if isinstance(row, dict) else row.asDict()
+    if found.keys() != {"values", "schema"}:
+        return found
+    names = (field["name"] for field in found["schema"]["fields"])
+    return dict(zip(names, found["values"], strict=True))
+
+
 def _counts(rows: list[Any]) -> dict[Any, float]:
-    return {row["item"]: float(row["count"]) for row in rows if row["item"] is not None}
+    items = map(_fields, rows)
+    return {item["item"]: float(item["count"]) for item in items if item["item"] is not None}
 
 
 def _by_number(rows: list[Any], n_workers: int) -> NDArray[np.float64]:

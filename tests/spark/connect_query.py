@@ -1,0 +1,117 @@
+"""A balanced batch and a balanced stream through Spark Connect, as a program of its own.
+
+Usage: python connect_query.py FOLDER: prints what it found as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from unskew.spark import Balancer, combine
+from unskew.spark import aggregates as agg
+
+WORKERS = 4
+FILES = 3
+CHECK = "spark.sql.streaming.statefulOperator.checkCorrectness.enabled"
+
+
+class Total:
+    """A sum, as a CombineFn."""
+
+    def create_accumulator(self) -> int:
+        return 0
+
+    def add_input(self, accumulator: int, x: int) -> int:
+        return accumulator + x
+
+    def merge_accumulators(self, accumulators: Any) -> int:
+        return sum(accumulators)
+
+    def extract_output(self, accumulator: int) -> int:
+        return accumulator
+
+
+def main() -> None:
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    folder = sys.argv[1]
+    ids = np.minimum(np.random.default_rng(1).zipf(1.5, 6000), 30)
+    Path(folder, "in").mkdir(parents=True)
+    for i, part in enumerate(np.array_split(ids, FILES)):
+        table = pa.table({"key": [f"key-{k}" for k in part], "x": np.arange(len(part))})
+        pq.write_table(table, Path(folder, "in", f"{i}.parquet"))
+    spark = (
+        SparkSession.builder.remote("local[2]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.sql.warehouse.dir", f"{folder}/warehouse")
+        .getOrCreate()
+    )
+    try:
+        print(json.dumps(found(spark, folder)))
+    finally:
+        spark.stop()
+
+
+def found(spark: SparkSession, folder: str) -> dict[str, Any]:
+    spark.conf.set("spark.sql.shuffle.partitions", WORKERS)
+    spark.conf.set(CHECK, "false")
+    rows = spark.read.parquet(f"{folder}/in")
+    plain = rows.groupBy("key").agg(F.count("*"), F.sum("x"))
+    expected = sorted(map(list, plain.collect()))
+    results: dict[str, Any] = {"session": type(spark).__module__, "expected": expected}
+    aggregates: dict[str, Any] = {"n": agg.count(), "total": agg.sum("x")}
+    for name, mode in (("w-choices", "planned"), ("fish", "online")):
+        balanced = Balancer(name, mode=mode).aggregate(rows, "key", **aggregates)
+        results[f"batch {mode}"] = sorted(map(list, balanced.collect()))
+        results[f"stream {mode}"], results[f"metrics {mode}"] = streamed(
+            spark, folder, name, mode, aggregates
+        )
+    total = combine(Total(), "x", returns="bigint")
+    balanced = Balancer("shuffle").aggregate(rows, "key", n=agg.count(), total=total)
+    results["combined"] = sorted(map(list, balanced.collect()))
+    return results
+
+
+def streamed(
+    spark: SparkSession, folder: str, scheme: str, mode: str, aggregates: dict[str, Any]
+) -> tuple[list[Any], list[Any]]:
+    """Return the last row of each key, and the metrics of the batches."""
+    out = f"{folder}/{mode}"
+    stream = spark.readStream.schema("key string, x bigint").option("maxFilesPerTrigger", 1)
+    balance = Balancer(scheme, mode=mode, checkpoint=f"{out}/checkpoint")
+    df = balance.aggregate(stream.parquet(f"{folder}/in"), "key", **aggregates)
+    query = (
+        df.writeStream.format("memory")
+        .queryName(mode)
+        .outputMode("update")
+        .option("checkpointLocation", f"{out}/checkpoint")
+        .start()
+    )
+    query.processAllAvailable()
+    latest: dict[str, list[Any]] = {}
+    for row in sorted(spark.table(mode).collect(), key=lambda row: row["n"]):
+        latest[row["key"]] = list(row)
+    lines = Path(f"{out}/checkpoint/unskew/router/metrics.jsonl")
+    found: list[Any] = []
+    for _ in range(100):  # listeners hear of a batch later
+        found = [json.loads(at) for at in lines.read_text().splitlines()] if lines.exists() else []
+        if len(found) == FILES:
+            break
+        time.sleep(0.1)
+    query.stop()
+    return sorted(latest.values()), [(line["records"], line["loads"]) for line in found]
+
+
+if __name__ == "__main__":
+    main()

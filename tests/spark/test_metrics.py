@@ -1,0 +1,77 @@
+"""What a balanced query tells of its batches."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from unskew.spark import SLOT, Balancer, BatchMetrics
+
+RECORDS, WORKERS = 4000, 8
+
+
+@pytest.mark.parametrize(("scheme", "mode"), [("w-choices", "planned"), ("fish", "online")])
+def test_every_batch_is_reported(
+    spark: SparkSession,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    scheme: str,
+    mode: str,
+) -> None:
+    (tmp_path / "in").mkdir()
+    rng = np.random.default_rng(1)
+    for i in range(3):
+        hot = rng.random(RECORDS) < 0.4
+        keys = np.where(hot, 7, rng.integers(100, 400, RECORDS))
+        pq.write_table(pa.table({"a": keys, "b": [None] * RECORDS}), tmp_path / f"in/{i}.parquet")
+    stream = spark.readStream.schema("a bigint, b string").option("maxFilesPerTrigger", 1)
+    balance = Balancer(scheme, mode=mode, checkpoint=str(tmp_path / "chk"), name="clicks")
+    routed = balance.route(stream.parquet(str(tmp_path / "in")), "a", "b")
+    with caplog.at_level(logging.INFO, "unskew.spark"):
+        query = (
+            routed.groupBy("a", "b", SLOT)
+            .agg(F.collect_set("a"))
+            .writeStream.format("noop")
+            .outputMode("update")
+            .option("checkpointLocation", str(tmp_path / "chk"))
+            .trigger(processingTime="2 seconds")
+            .start()
+        )
+        query.processAllAvailable()
+        deadline = time.monotonic() + 20
+        while len(balance.metrics) < 3 and time.monotonic() < deadline:
+            time.sleep(0.1)
+        query.stop()
+    assert [m.batch for m in balance.metrics] == [0, 1, 2]
+    last = balance.metrics[-1]
+    assert last.records == RECORDS
+    assert sum(last.loads) == pytest.approx(RECORDS, abs=WORKERS)
+    assert len(last.loads) == WORKERS
+    assert last.imbalance < 0.1
+    (hottest, *_) = last.hot
+    assert hottest.key == "7, null"
+    assert hottest.share == pytest.approx(0.4, abs=0.05)
+    assert len(hottest.workers) == WORKERS
+    assert last.state_rows >= 300
+    assert last.routing_s > 0
+    lines = (tmp_path / "chk/unskew/clicks/metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line) for line in lines] == [
+        json.loads(m.to_json()) for m in balance.metrics
+    ]
+    assert "7, null 4" in caplog.text
+    assert "batch 2: 4,000 records" in caplog.text
+
+
+def test_imbalance_is_that_of_the_papers() -> None:
+    metrics = BatchMetrics(0, 100, 1.0, [70, 10, 10, 10], [], 0, None, 0.0)
+    assert metrics.imbalance == pytest.approx(0.45)
+    assert json.loads(metrics.to_json())["imbalance"] == metrics.imbalance
