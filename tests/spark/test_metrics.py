@@ -32,7 +32,9 @@ def test_every_batch_is_reported(
     for i in range(3):
         hot = rng.random(RECORDS) < 0.4
         keys = np.where(hot, 7, rng.integers(100, 400, RECORDS))
-        pq.write_table(pa.table({"a": keys, "b": [None] * RECORDS}), tmp_path / f"in/{i}.parquet")
+        pq.write_table(
+            pa.table({"a": keys, "b": pa.nulls(RECORDS, pa.string())}), tmp_path / f"in/{i}.parquet"
+        )
     stream = spark.readStream.schema("a bigint, b string").option("maxFilesPerTrigger", 1)
     balance = Balancer(scheme, mode=mode, checkpoint=str(tmp_path / "chk"), name="clicks")
     routed = balance.route(stream.parquet(str(tmp_path / "in")), "a", "b")

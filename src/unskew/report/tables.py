@@ -228,7 +228,7 @@ def show_demo(results: list[dict[str, Any]]) -> None:
             colour = "red" if load > 1.5 * mean else "green"
             console.print(f"  worker {worker:2d} [{colour}]{bar}[/] {load:,}", highlight=False)
     console.print(
-        f"\n[bold]{results[-1]['over_key']:.1f} times the throughput, the same answer.[/]",
+        f"\n[bold]{results[-1]['over_key']:.1f} times the throughput.[/]",
         highlight=False,
     )
 
