@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from pathlib import Path
@@ -350,3 +351,14 @@ def test_combiners_are_checked(spark: SparkSession, folder: Path, allowed: None)
         ValueError,
         "kept by different operators",
     )
+
+
+def test_the_example_of_the_readme(spark: SparkSession, folder: Path) -> None:
+    text = (Path(__file__).parents[2] / "README.md").read_text()
+    (code,) = re.findall(r"```py\n(.*?)```", text, re.DOTALL)
+    events = stream(spark, folder).withWatermark("time", "1 minute")
+    events = events.withColumnsRenamed({"key": "user", "x": "url"})
+    names: dict[str, Any] = {"events": events}
+    exec(compile(code.replace("/checkpoints/clicks", "/tmp/none"), "README.md", "exec"), names)
+    assert names["clicks"].columns == ["window", "user", "n"]
+    assert names["sets"].columns == ["user", "slot", "collect_set(url)"]
