@@ -30,11 +30,12 @@ test: $(READY)  ## Run the tests, also a part of them uncompiled
 	$(BIN)/python -m pytest -m "not full" tests/spark
 	$(MAKE) --no-print-directory test-uncompiled
 
-test-full: $(READY)  ## Run the tests of Spark with every scheme in every mode (half an hour)
+test-full: $(READY)  ## Run what make test leaves out: every scheme in every mode on Spark (ten minutes)
 	$(BIN)/python -m pytest -m full tests/spark
+	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -n 2 -m "not jit" tests/planners
 
 test-uncompiled: $(READY)  ## Run the core tests with the kernels as plain Python
-	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -n 2 -m "not jit" tests/kernels tests/sketches tests/routers tests/planners
+	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -n 2 -m "not jit" tests/kernels tests/sketches tests/routers
 
 check: $(READY)  ## Lint, types, import order
 	$(BIN)/ruff check .

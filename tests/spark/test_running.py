@@ -308,7 +308,9 @@ def test_fewer_keys_than_workers(
     assert [rows for rows in found if rows] == [rows for rows in sums if rows]
 
 
-def test_what_cannot_be_merged_is_refused(spark: SparkSession, folder: Path) -> None:
+def test_what_cannot_be_merged_is_refused(
+    spark: SparkSession, folder: Path, tmp_path: Path
+) -> None:
     df = spark.read.parquet(str(folder))
     median = F.median("x")
     with pytest.raises(ValueError, match="middle cannot be merged, and w-choices splits keys: use"):
@@ -316,7 +318,7 @@ def test_what_cannot_be_merged_is_refused(spark: SparkSession, folder: Path) -> 
     with pytest.raises(ValueError, match="pkg splits keys"):
         Balancer("pkg").aggregate(df, "key", n=agg.count(), middle=median)
     with pytest.raises(ValueError, match="mixed moves keys between workers"):
-        Balancer("mixed", checkpoint="/tmp/none").aggregate(
+        Balancer("mixed", checkpoint=str(tmp_path)).aggregate(
             stream(spark, folder), "key", middle=median
         )
     for scheme in ("key", "mixed", "consistent"):
@@ -326,9 +328,9 @@ def test_what_cannot_be_merged_is_refused(spark: SparkSession, folder: Path) -> 
         assert in_order(found) == in_order(native)
 
 
-def test_update_mode_has_to_be_allowed(spark: SparkSession, folder: Path) -> None:
+def test_update_mode_has_to_be_allowed(spark: SparkSession, folder: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"so allow it: spark.conf.set\('spark.sql.streaming"):
-        Balancer("pkg", checkpoint="/tmp/none").aggregate(
+        Balancer("pkg", checkpoint=str(tmp_path)).aggregate(
             stream(spark, folder), "key", n=agg.count()
         )
 
@@ -338,13 +340,14 @@ def refused(call: Callable[[], Any], error: type[Exception], message: str) -> No
         call()
 
 
-def test_combiners_are_checked(spark: SparkSession, folder: Path, allowed: None) -> None:
+@pytest.mark.usefixtures("allowed")
+def test_combiners_are_checked(spark: SparkSession, folder: Path, tmp_path: Path) -> None:
     no_object, no_methods = Spread, object()  # type: Any, Any
     refused(lambda: combine(no_object, "x", returns="int"), TypeError, "has the class, not an")
     refused(lambda: combine(no_methods, "x", returns="int"), TypeError, "no create_accumulator")
     refused(lambda: combine(Spread(), returns="int"), ValueError, "at least one column")
     spread = combine(Spread(), "x", returns="bigint")
-    balance = Balancer("pkg", checkpoint="/tmp/none")
+    balance = Balancer("pkg", checkpoint=str(tmp_path))
     df = stream(spark, folder)
     refused(
         lambda: balance.aggregate(df, "key", n=agg.count(), spread=spread),
@@ -353,12 +356,29 @@ def test_combiners_are_checked(spark: SparkSession, folder: Path, allowed: None)
     )
 
 
-def test_the_example_of_the_readme(spark: SparkSession, folder: Path) -> None:
+def test_the_example_of_the_readme(spark: SparkSession, folder: Path, tmp_path: Path) -> None:
     text = (Path(__file__).parents[2] / "README.md").read_text()
     (code,) = re.findall(r"```py\n(.*?)```", text, re.DOTALL)
     events = stream(spark, folder).withWatermark("time", "1 minute")
     events = events.withColumnsRenamed({"key": "user", "x": "url"})
     names: dict[str, Any] = {"events": events}
-    exec(compile(code.replace("/checkpoints/clicks", "/tmp/none"), "README.md", "exec"), names)
+    exec(compile(code.replace("/checkpoints/clicks", str(tmp_path)), "README.md", "exec"), names)
     assert names["clicks"].columns == ["window", "user", "n"]
     assert names["sets"].columns == ["user", "slot", "collect_set(url)"]
+
+
+def test_names_and_kinds_of_aggregates_are_checked(spark: SparkSession, folder: Path) -> None:
+    df, balance = spark.read.parquet(str(folder)), Balancer("pkg")
+    n = agg.count()
+    anything: Any = 7
+    refused(lambda: balance.aggregate(df, "key"), ValueError, "at least one aggregate")
+    refused(lambda: balance.aggregate(df, "key", key=n), ValueError, "give key another name")
+    refused(lambda: balance.aggregate(df, "key", slot=n), ValueError, "give slot another name")
+    refused(lambda: balance.aggregate(df, "key", n=anything), TypeError, "n=7 is no aggregate")
+    refused(
+        lambda: balance.aggregate(
+            df.withColumn("window", F.lit(1)), "key", window=F.window("time", "1 minute"), n=n
+        ),
+        ValueError,
+        "a column 'window' already",
+    )

@@ -6,6 +6,7 @@ import uuid
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -16,6 +17,7 @@ from unskew.routers import Scheme, read_schemes
 from unskew.spark.aggregates import Aggregate
 from unskew.spark.checkpoint import PARTITIONS, checkpoint_partitions
 from unskew.spark.combiners import Combined, accumulated
+from unskew.spark.files import check_writable
 from unskew.spark.keys import ColumnOrName, key_columns, key_id
 from unskew.spark.metrics import BatchMetrics, Guide, Watch, watch
 from unskew.spark.observed import DRAWN, ID, name_column, sampled, sketches
@@ -163,6 +165,7 @@ class Balancer:
         A plain column like ``F.median("x")`` stands for an aggregate that cannot be merged: it is
         refused if the scheme may have a key on several workers.
         """
+        _check_names(keys, aggregates)
         whole = {name: a for name, a in aggregates.items() if isinstance(a, Column)}
         if whole:
             self._refuse_splitting(df, *whole)
@@ -215,6 +218,7 @@ class Balancer:
         **aggregates: Aggregate,
     ) -> DataFrame:
         """Return what each worker computes of each key: a row for each key and slot."""
+        _check_names(keys, aggregates)
         return self._partials(df, keys, window, aggregates)
 
     def _partials(
@@ -224,8 +228,6 @@ class Balancer:
         window: Column | None,
         aggregates: Mapping[str, Aggregate],
     ) -> DataFrame:
-        if not aggregates:
-            raise ValueError("at least one aggregate is needed, as in total=aggregates.sum('x')")
         columns = [
             column.alias(part)
             for name, aggregate in aggregates.items()
@@ -253,6 +255,8 @@ class Balancer:
                     f"make a column of {key!r} first: withColumn('name', col({key!r}))"
                 )
         if window is not None:
+            if "window" in df.columns:
+                raise ValueError("there is a column 'window' already: rename it, it will be made")
             df = df.withColumn("window", window)
         return self.route(df, *keys, before=_window(window))
 
@@ -294,7 +298,18 @@ class Balancer:
                 "routing a stream keeps its state beside the query's checkpoint: "
                 "give Balancer(..., checkpoint=...) the query's checkpointLocation"
             )
-        return f"{self.checkpoint}/unskew/{self.name}"
+        # Tasks may run in another folder than the driver.
+        local = ":" not in self.checkpoint
+        checkpoint = str(Path(self.checkpoint).absolute()) if local else self.checkpoint
+        root = f"{checkpoint}/unskew/{self.name}"
+        try:
+            check_writable(root)
+        except OSError as error:
+            raise ValueError(
+                f"routing a stream keeps its state beside the query's checkpoint, but {root} "
+                f"cannot be written: {error}"
+            ) from None
+        return root
 
 
 def _result(
@@ -303,6 +318,20 @@ def _result(
     result = aggregate.finish(*merged).cast(aggregate.kind(partial))
     # All columns of a stream are nullable: here one that never is null.
     return F.when(F.lit(1) == F.lit(1), result) if streaming else result
+
+
+def _check_names(keys: Sequence[str], aggregates: Mapping[str, Aggregate | Column]) -> None:
+    if not aggregates:
+        raise ValueError("at least one aggregate is needed, as in total=aggregates.sum('x')")
+    for name, aggregate in aggregates.items():
+        if not isinstance(aggregate, Aggregate | Column):
+            raise TypeError(
+                f"{name}={aggregate!r} is no aggregate: give one of unskew.spark.aggregates, as in "
+                f"{name}=aggregates.count()"
+            )
+        parts = aggregate.parts(name) if isinstance(aggregate, Aggregate) else []
+        for taken in {name, *parts} & {*keys, SLOT, "window"}:
+            raise ValueError(f"{taken!r} is a key, slot or window: give {name} another name")
 
 
 def _plain(aggregate: Aggregate | Column) -> Column:

@@ -32,6 +32,14 @@ def write_whole(system: fs.FileSystem, path: PurePosixPath, data: bytes) -> None
     system.move(str(part), str(path))
 
 
+def check_writable(uri: str) -> None:
+    """Raise an OSError if no file can be written to a folder."""
+    system, path = located(uri)
+    probe = PurePosixPath(path) / ".writable"
+    write_whole(system, probe, b"")
+    remove(system, probe)
+
+
 def append_line(uri: str, line: str) -> None:
     """Add a line to a file; where files cannot grow (S3), it gets one file a line, by a number."""
     system, path = located(uri)
