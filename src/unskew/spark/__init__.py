@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from unskew.spark.combiners import CombineFn, combine
     from unskew.spark.metrics import BatchMetrics, HotKey
     from unskew.spark.placement import SLOT
+    from unskew.spark.skew import see_skew
 
 _HOMES = {
     "SLOT": "unskew.spark.placement",
@@ -27,6 +28,7 @@ _HOMES = {
     "CombineFn": "unskew.spark.combiners",
     "HotKey": "unskew.spark.metrics",
     "combine": "unskew.spark.combiners",
+    "see_skew": "unskew.spark.skew",
 }
 
 __all__ = [
@@ -37,6 +39,7 @@ __all__ = [
     "HotKey",
     "aggregates",
     "combine",
+    "see_skew",
 ]
 
 

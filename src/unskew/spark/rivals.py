@@ -19,7 +19,7 @@ from unskew.spark.placement import SLOT
 
 SALT = "salt"
 ADAPTIVE = "spark.sql.adaptive.enabled"
-TIMES = 3
+TIMES = 2
 
 Way = tuple[Callable[[DataFrame], DataFrame], list[str]]
 """How rows are prepared, and what they are grouped by."""
