@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
@@ -117,6 +118,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             }
         )
         pq.write_table(table, path / f"{i}.parquet")
+        os.utime(path / f"{i}.parquet", (START + i, START + i))  # streams read files by their age
     return path
 
 
