@@ -113,36 +113,42 @@ class Balancer:
         columns = key_columns(df, keys)
         grouping = [*(key_columns(df, before) if before else []), *columns]
         route = PlannedRoute(columns, grouping, self.n_workers(df))
-        routed, guide = self._planned(df, route) if self.planned else self._online(df, route)
-        if df.isStreaming:
-            routed = self._watched(routed, route, guide)
+        root = self._beside_checkpoint() if df.isStreaming else None
+        how = self._planned if self.planned else self._online
+        routed, guide = how(df, route, root)
+        if root is not None:
+            routed = self._watched(routed, route, guide, root)
         return routed.drop(ID, DRAWN)
 
-    def _online(self, df: DataFrame, route: PlannedRoute) -> tuple[DataFrame, Guide]:
+    def _online(
+        self, df: DataFrame, route: PlannedRoute, root: str | None
+    ) -> tuple[DataFrame, Guide]:
         assert isinstance(self._scheme, Scheme)
-        files = StateFiles(self._beside_checkpoint()) if df.isStreaming else None
+        files = None if root is None else StateFiles(root)
         slots = slot_udf(self._scheme, route.n_workers, files)
         routed = df.withColumn(SLOT, slots(key_id(route.columns), F.hash(*route.grouping)))
         guide = Guide() if files is None else Routers(self._scheme, route.n_workers, files)
         return routed.withColumn(DRAWN, F.rand(seed=0)), guide
 
-    def _planned(self, df: DataFrame, route: PlannedRoute) -> tuple[DataFrame, Guide]:
+    def _planned(
+        self, df: DataFrame, route: PlannedRoute, root: str | None
+    ) -> tuple[DataFrame, Guide]:
         strategy = strategy_of(self._scheme, route.n_workers)
         if strategy is None:
             spread = self._scheme_name == "shuffle"
             return (route.over_all(df) if spread else route.by_hash(df)), Guide()
-        if not df.isStreaming:
+        if root is None:
             plan = route.learned(df, strategy)
             return route.by_table(df, local_table(df, plan)), Guide()
-        folder = PlanFolder(f"{self._beside_checkpoint()}/plans")
+        folder = PlanFolder(f"{root}/plans")
         planning = Planning(strategy, folder, Memory(route.n_workers, self.decay))
         return route.by_folder(df, folder.root), planning
 
-    def _watched(self, df: DataFrame, route: PlannedRoute, guide: Guide) -> DataFrame:
+    def _watched(self, df: DataFrame, route: PlannedRoute, guide: Guide, root: str) -> DataFrame:
         """Return the rows, observed, and listen to what is observed from now on."""
         load = worker_column(route.grouping, F.col(SLOT), route.n_workers)
         key = F.col(ID) if ID in df.columns else key_id(route.columns)
-        name, root = f"unskew {self.name} {uuid.uuid4().hex}", self._beside_checkpoint()
+        name = f"unskew {self.name} {uuid.uuid4().hex}"
         names = name_column(key, route.columns)
         seen = sampled(df, hot=key, homes=route.home, loads=load, names=names)
         looking = Watch(guide, route.n_workers, self.metrics, f"{root}/metrics.jsonl")

@@ -39,12 +39,12 @@ class CombineFn(Protocol):
         ...
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Combined(Aggregate):
     """An aggregate by a CombineFn, with the function and its inputs."""
 
-    function: CombineFn | None = None
-    inputs: Column | None = None
+    function: CombineFn
+    inputs: Column
 
 
 def combine(function: CombineFn, *columns: ColumnOrName, returns: DataType | str) -> Aggregate:
@@ -70,13 +70,16 @@ def combine(function: CombineFn, *columns: ColumnOrName, returns: DataType | str
     if not columns:
         raise ValueError("combine needs at least one column, as in combine(fn, 'price', ...)")
     inputs = F.struct(*columns)
-    added = F.udf(lambda rows: _dump(_add(function, None, rows)), BinaryType())
+    create = function.create_accumulator
+    added = F.udf(lambda rows: _dump(_add(function, create(), rows)), BinaryType())
     merged = F.udf(lambda parts: _result(function, parts), returns)
     partial = added(F.collect_list(inputs))
     merge = Merge(F.collect_list, lambda values, _: values)
     kind = merged.returnType
     plain = merged(F.array(partial))
-    return Combined(plain, (partial,), (merge,), merged, lambda _: kind, function, inputs)
+    return Combined(
+        plain, (partial,), (merge,), merged, lambda _: kind, function=function, inputs=inputs
+    )
 
 
 def accumulated(
@@ -86,13 +89,9 @@ def accumulated(
 
     ``parts`` are the names of the accumulators, and the aggregates that they belong to.
     """
-    functions = {name: _function(aggregate) for name, aggregate in parts.items()}
-    columns = [
-        aggregate.inputs.alias(name)
-        for name, aggregate in parts.items()
-        if aggregate.inputs is not None
-    ]
-    found = rows.select(*grouping, *columns)
+    functions = {name: aggregate.function for name, aggregate in parts.items()}
+    inputs = (aggregate.inputs.alias(name) for name, aggregate in parts.items())
+    found = rows.select(*grouping, *inputs)
     out, state = StructType(), StructType().add(SEEN, LongType())
     for field in found.select(*grouping).schema:
         out.add(field)
@@ -104,12 +103,11 @@ def accumulated(
     def add(
         key: tuple[Any, ...], chunks: Iterator[pd.DataFrame], kept: GroupState
     ) -> Iterator[pd.DataFrame]:
-        before: tuple[Any, ...] = kept.get if kept.exists else (0, *(None for _ in functions))
-        seen, *dumped = before
-        known = dict(zip(functions, dumped, strict=True))
-        accumulators = {
-            name: None if at is None else pickle.loads(at) for name, at in known.items()
-        }
+        if kept.exists:
+            seen, *dumped = kept.get
+            accumulators = dict(zip(functions, map(pickle.loads, dumped), strict=True))
+        else:
+            seen, accumulators = 0, {name: f.create_accumulator() for name, f in functions.items()}
         for chunk in chunks:
             seen += len(chunk)
             for name, function in functions.items():
@@ -124,14 +122,8 @@ def accumulated(
     )
 
 
-def _function(aggregate: Combined) -> CombineFn:
-    assert aggregate.function is not None
-    return aggregate.function
-
-
 def _add(function: CombineFn, accumulator: Any, rows: Iterable[Row | dict[str, Any]]) -> Any:
-    """Add the inputs of rows to an accumulator, or to a new one."""
-    accumulator = function.create_accumulator() if accumulator is None else accumulator
+    """Add the inputs of rows to an accumulator."""
     values = (tuple(row.values() if isinstance(row, dict) else row) for row in rows)
     elements = [row[0] if len(row) == 1 else row for row in values]
     at_once: Callable[[Any, Any], Any] | None = getattr(function, "add_inputs", None)

@@ -168,7 +168,7 @@ class Listener(StreamingQueryListener):
 
     def __init__(self) -> None:
         self.watches: dict[str, Watch] = {}
-        self.runs: dict[str, list[str]] = {}
+        self.runs: dict[str, set[str]] = {}
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
         """Let the watches of the query look."""
@@ -178,7 +178,7 @@ class Listener(StreamingQueryListener):
         """Let the watches of a query look at a batch."""
         for name, row in progress.observedMetrics.items():
             if name in self.watches:
-                self.runs.setdefault(str(progress.runId), []).append(name)
+                self.runs.setdefault(str(progress.runId), set()).add(name)
                 self.watches[name].look(progress, row)
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
@@ -189,7 +189,7 @@ class Listener(StreamingQueryListener):
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
         """Forget the watches of the query: its next run has others."""
-        for name in self.runs.pop(str(event.runId), []):
+        for name in self.runs.pop(str(event.runId), set()):
             self.watches.pop(name, None)
 
 
@@ -219,7 +219,9 @@ def _poll(session: ref[SparkSession], listener: Listener) -> None:
     while (spark := session()) is not None and not getattr(spark, "is_stopped", False):
         try:
             for query in spark.streams.active:
-                run = str(query.runId)
+                run, last = str(query.runId), query.lastProgress
+                if last is None or last["batchId"] <= seen.get(run, -1):
+                    continue
                 for progress in query.recentProgress:
                     if progress["batchId"] > seen.get(run, -1):
                         seen[run] = progress["batchId"]
