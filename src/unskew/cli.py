@@ -380,16 +380,17 @@ def spark(
     Try: unskew bench spark --quick
     """
     from unskew.report.tables import show_spark
-    from unskew.spark.bench import Work, gains, overheads
+    from unskew.spark.bench import COSTLY, Work, gains, overheads
     from unskew.spark.session import embedded_session
 
     chosen = [_scheme_and_mode(part) for part in scheme.split(",")][: 2 if quick else None]
     size = int(number("records", records, whole=True)) // (2 if quick else 1)
     works = [Work(exponent, records=size, delay_s=delay_us / 1e6) for exponent in _numbers("z", z)]
-    total = (len(chosen) + 1) * len(works) + 3
+    turns = 1 if quick else 3
+    total = (len(chosen) + 1) * len(works) + (len(COSTLY) + 1) * (1 + turns)
     with _Progress(total, quiet=as_json) as progress, embedded_session(workers) as session:
         results = gains(session, chosen, works, workers, progress)
-        extra = overheads(session, 500_000 if quick else 1_000_000, progress)
+        extra = overheads(session, 500_000 if quick else 1_000_000, turns, progress)
     if as_json:
         print(json.dumps({"results": results, "overhead": extra}))
     else:

@@ -10,17 +10,21 @@ from pathlib import Path
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import DataType
+from pyspark.sql.streaming.state import GroupStateTimeout
+from pyspark.sql.types import DataType, StructType
 
 from unskew.planners import PLANNERS, read_planners
 from unskew.routers import Scheme, read_schemes
 from unskew.spark.aggregates import Aggregate
 from unskew.spark.checkpoint import PARTITIONS, checkpoint_partitions
 from unskew.spark.combiners import Combined, accumulated
+from unskew.spark.costs import COST
+from unskew.spark.exports import Exports
 from unskew.spark.files import check_writable
 from unskew.spark.keys import ColumnOrName, key_columns, key_id
 from unskew.spark.metrics import BatchMetrics, Guide, Watch, watch
-from unskew.spark.observed import DRAWN, ID, name_column, sampled, sketches
+from unskew.spark.moves import Moving
+from unskew.spark.observed import DRAWN, ID, RARELY, name_column, sampled, sketches
 from unskew.spark.online import Routers, slot_udf
 from unskew.spark.placement import SLOT, worker_column
 from unskew.spark.planned import CLASSIFYING, PlannedRoute, local_table, strategy_of
@@ -28,6 +32,7 @@ from unskew.spark.planning import Memory, Planning
 from unskew.spark.plans import PlanFolder
 from unskew.spark.running import LATEST, SEEN, check_allowed, keep_latest
 from unskew.spark.state_files import StateFiles
+from unskew.spark.stateful import Function, Operator, without_costs
 from unskew.state import whole, within
 
 MODES = ("planned", "online")
@@ -144,16 +149,67 @@ class Balancer:
         planning = Planning(strategy, folder, Memory(route.n_workers, self.decay))
         return route.by_folder(df, folder.root), planning
 
-    def _watched(self, df: DataFrame, route: PlannedRoute, guide: Guide, root: str) -> DataFrame:
+    def _watched(
+        self,
+        df: DataFrame,
+        route: PlannedRoute,
+        guide: Guide,
+        root: str,
+        costs: str | None = None,
+    ) -> DataFrame:
         """Return the rows, observed, and listen to what is observed from now on."""
         load = worker_column(route.grouping, F.col(SLOT), route.n_workers)
         key = F.col(ID) if ID in df.columns else key_id(route.columns)
         name = f"unskew {self.name} {uuid.uuid4().hex}"
-        names = name_column(key, route.columns)
-        seen = sampled(df, hot=key, homes=route.home, loads=load, names=names)
-        looking = Watch(guide, route.n_workers, self.metrics, f"{root}/metrics.jsonl")
+        homes = {"homes": route.home} if self.planned else {}
+        seen = sampled(df, hot=key, loads=load, **homes)
+        seen = sampled(seen, RARELY, names=name_column(key, route.columns))
+        looking = Watch(guide, route.n_workers, self.metrics, f"{root}/metrics.jsonl", costs)
         watch(df.sparkSession, name, looking)
         return seen.observe(name, *sketches(seen, route.n_workers)).select(df.columns)
+
+    def apply_in_pandas_with_state(
+        self,
+        df: DataFrame,
+        *keys: str,
+        function: Function,
+        output: StructType | str,
+        state: StructType | str,
+        mode: str = "update",
+        timeout: str = GroupStateTimeout.NoTimeout,
+    ) -> DataFrame:
+        """Return what a function with state makes of each key: Spark's applyInPandasWithState.
+
+        Keys stay whole, and by a planner like ``mixed`` they move between workers, with their
+        state, when it is worth it. A key that moves waits for one micro-batch, the others for none.
+
+        Parameters
+        ----------
+        function, output, state, mode, timeout
+            As Spark's ``func``, ``outputStructType``, ``stateStructType``, ``outputMode`` and
+            ``timeoutConf``. The function is given a state with the methods of GroupState.
+        """
+        if not df.isStreaming:
+            raise ValueError("state is kept in streaming queries; in a batch use applyInPandas")
+        if self._scheme_name not in (*PLANNERS, "key"):
+            raise ValueError(
+                f"{self.scheme} splits keys, and the states of one key cannot be put together: "
+                "use a planner like 'mixed', or write a CombineFn for combine(...)"
+            )
+        columns = key_columns(df, keys)
+        route = PlannedRoute(columns, columns, self.n_workers(df))
+        root = self._beside_checkpoint()
+        folder, exports = PlanFolder(f"{root}/plans"), Exports(f"{root}/moves")
+        rows = route.moving(df, folder.root, exports.root)
+        guide = Guide()
+        if isinstance(self._scheme, str):
+            (planner,) = read_planners(self._scheme).values()
+            guide = Moving(planner, folder, exports, Memory(route.n_workers, self.decay))
+        costs = f"unskew costs of {self.name} {uuid.uuid4().hex}"
+        rows = self._watched(rows, route, guide, root, costs=costs).drop(DRAWN)
+        operator = Operator(function, _struct(output), _struct(state), timeout, exports)
+        found = operator.apply(route.with_requests(rows), keys, mode)
+        return without_costs(found.observe(costs, F.collect_list(COST).alias("costs")))
 
     def aggregate(
         self,
@@ -338,6 +394,12 @@ def _check_names(keys: Sequence[str], aggregates: Mapping[str, Aggregate | Colum
         parts = aggregate.parts(name) if isinstance(aggregate, Aggregate) else []
         for taken in {name, *parts} & {*keys, SLOT, "window"}:
             raise ValueError(f"{taken!r} is a key, slot or window: give {name} another name")
+
+
+def _struct(given: StructType | str) -> StructType:
+    found = StructType.fromDDL(given) if isinstance(given, str) else given
+    assert isinstance(found, StructType)
+    return found
 
 
 def _plain(aggregate: Aggregate | Column) -> Column:

@@ -104,7 +104,7 @@ def measure(
             query.stop()
         seconds = [p["durationMs"]["addBatch"] / 1000 for p in batches[WARM_UP:]]
         return {
-            "seconds": float(np.median(seconds)),
+            "seconds": seconds,
             "records_per_s": work.records / float(np.median(seconds)),
             "state_rows": int(batches[-1]["stateOperators"][0]["numRowsTotal"]),
             "loads": _loads(spark, folder / "in", work)
@@ -189,24 +189,36 @@ COSTLY = (("w-choices", "planned"), ("dstream", "online"), ("w-choices", "online
 
 
 def overheads(
-    spark: SparkSession, records: int, progress: Callable[[int], None] | None = None
+    spark: SparkSession, records: int, turns: int, progress: Callable[[int], None] | None = None
 ) -> list[dict[str, Any]]:
     """Return what routing costs where nothing is skewed, as a part of the plain query's time.
 
-    Plain runs come before, between and after the others, as a JVM gets faster for minutes.
+    All take turns, as a JVM gets faster for minutes, and it is the faster batches that count, as
+    whatever else a machine does makes batches slower only.
     """
-    work = Work(z=0.0, keys=records // 10, records=records, batches=6)
-    measure(spark, work, collected, partial(_balancer, *COSTLY[0]))  # a warm-up
-    plain = [measure(spark, work, collected, None)["seconds"]]
-    rows = []
-    for scheme, mode in COSTLY:
-        found = measure(spark, work, collected, partial(_balancer, scheme, mode))
-        plain.append(measure(spark, work, collected, None)["seconds"])
-        rows.append({"mode": mode, "scheme": scheme, "state_rows": found["state_rows"]})
-        rows[-1]["fraction"] = found["seconds"] / float(np.mean(plain[-2:])) - 1
-        if progress is not None:
-            progress(1)
-    return rows
+    work = Work(z=0.0, keys=records // 10, records=records, batches=5)
+    runs = [("plain", "plain"), *COSTLY]
+    seconds: dict[tuple[str, str], list[float]] = {run: [] for run in runs}
+    state_rows: dict[tuple[str, str], int] = {}
+    for turn in range(1 + turns):
+        for run in runs:
+            balanced = None if run[0] == "plain" else partial(_balancer, *run)
+            found = measure(spark, work, collected, balanced)
+            seconds[run] += found["seconds"] if turn else []  # the first is a warm-up
+            state_rows[run] = found["state_rows"]
+            if progress is not None:
+                progress(1)
+    took = {run: float(np.quantile(batches, 0.25)) for run, batches in seconds.items()}
+    return [
+        {
+            "mode": mode,
+            "scheme": scheme,
+            "seconds": took[scheme, mode],
+            "fraction": took[scheme, mode] / took[runs[0]] - 1,
+            "state_rows": state_rows[scheme, mode],
+        }
+        for scheme, mode in COSTLY
+    ]
 
 
 def _balancer(scheme: str, mode: str, checkpoint: str) -> Balancer:

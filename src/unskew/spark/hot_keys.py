@@ -56,7 +56,7 @@ class Planned:
 
     def plan(self, measured: Measured, plan: SplitPlan) -> SplitPlan:
         """Return the planner's plan, by records as cost and as state."""
-        found = self.table(measured, plan, _rest(measured))
+        found = self.table(measured, plan, rest_of(measured))
         made = SplitPlan(
             self.n_workers, found.keys, found.workers, plan.version + 1, self.planner.name
         )
@@ -107,7 +107,7 @@ class Classified:
         choices = [router.candidates(int(key)) for key in measured.keys]
         hot = np.array([len(w) > FEW or len(w) == self.n_workers for w in choices], np.bool_)
         counts = measured.counts
-        spread = _rest(measured)
+        spread = rest_of(measured)
         for i in np.flatnonzero(hot):
             spread[choices[i]] += counts[i] / len(choices[i])
         planner = Planned(self.tail, self.n_workers)
@@ -157,10 +157,10 @@ def expected_loads(
     measured: Measured, plan: SplitPlan, rest: NDArray[np.float64] | None = None
 ) -> NDArray[np.float64]:
     """Return the records that each worker would have under a plan, by what was measured."""
-    loads = (_rest(measured) if rest is None else rest).copy()
+    loads = (rest_of(measured) if rest is None else rest).copy()
     first = np.searchsorted(plan.keys, measured.keys)
     last = np.searchsorted(plan.keys, measured.keys, side="right")
-    homes = _homes(measured.keys, plan.n_workers)
+    homes = homes_of(measured.keys, plan.n_workers)
     for count, home, low, high in zip(measured.counts, homes, first, last, strict=True):
         workers = plan.workers[low:high] if low < high else np.array([home])
         np.add.at(loads, workers, count / len(workers))
@@ -175,13 +175,14 @@ def sample(measured: Measured, seed: int = 0) -> Keys:
     return rng.permutation(np.concatenate([np.repeat(measured.keys, counts), rest]))
 
 
-def _rest(measured: Measured) -> NDArray[np.float64]:
+def rest_of(measured: Measured) -> NDArray[np.float64]:
     """Return the records that each worker has by Spark's hash, without those of measured keys."""
     n_workers = len(measured.homes)
-    homes = _homes(measured.keys, n_workers)
+    homes = homes_of(measured.keys, n_workers)
     known = np.bincount(homes, measured.counts, minlength=n_workers)
     return np.maximum(0.0, measured.homes - known)
 
 
-def _homes(keys: Keys, n_workers: int) -> NDArray[np.int32]:
+def homes_of(keys: Keys, n_workers: int) -> NDArray[np.int32]:
+    """Return the worker of each key by Spark's hash."""
     return TableRouter.of(Plan((1.0,) * n_workers, fallback="spark")).route(keys)

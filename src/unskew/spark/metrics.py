@@ -7,7 +7,7 @@ import logging
 import threading
 import time
 from collections.abc import MutableSequence, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 from weakref import WeakKeyDictionary, ref
 
@@ -21,8 +21,9 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryProgress,
 )
 
+from unskew.spark.costs import read_costs
 from unskew.spark.files import append_line
-from unskew.spark.observed import Observed
+from unskew.spark.observed import NAMED, Observed, fields
 
 POLL_S = 0.2
 
@@ -60,6 +61,8 @@ class BatchMetrics:
     routing_s
         Seconds of routing: in the routers of all tasks if online, on the driver, beside the query,
         if planned.
+    moved_keys, moved_bytes
+        States that left their workers for others, and their size.
     """
 
     batch: int
@@ -70,6 +73,8 @@ class BatchMetrics:
     state_rows: int
     replication: float | None
     routing_s: float
+    moved_keys: int = 0
+    moved_bytes: int = 0
 
     @property
     def imbalance(self) -> float:
@@ -104,6 +109,10 @@ class Guide:
         """Return what routing a batch took."""
         return 0.0
 
+    def moved(self, batch: int) -> tuple[int, int]:
+        """Return how many states left their workers in a batch, and their bytes."""
+        return 0, 0
+
 
 @dataclass
 class Watch:
@@ -119,16 +128,25 @@ class Watch:
         Takes the metrics.
     path
         Of the file that takes them as lines of JSON.
+    costs
+        The name of what is observed of the costs of keys, if it is.
     """
 
     guide: Guide
     n_workers: int
     kept: MutableSequence[BatchMetrics]
     path: str
+    costs: str | None = None
+    names: dict[int, str] = field(default_factory=dict, init=False)
 
     def look(self, progress: StreamingQueryProgress, row: Any) -> None:
         """Learn from a batch, and report."""
-        batch = Observed.of(row, self.n_workers)
+        costs = progress.observedMetrics.get(self.costs) if self.costs else None
+        batch = replace(
+            Observed.of(row, self.n_workers),
+            number=progress.batchId,
+            costs={} if costs is None else read_costs(fields(costs)["costs"]),
+        )
         if not batch.records:
             return
         try:
@@ -143,20 +161,22 @@ class Watch:
     def report(self, progress: StreamingQueryProgress, batch: Observed) -> None:
         """Make metrics of a batch, and pass them on."""
         rows = [operator["numRowsTotal"] for operator in progress["stateOperators"]]
-        ranked = sorted(batch.names, key=lambda key: -batch.hot.get(key, 0.0))
+        known = {**self.names, **batch.names}
+        self.names = {key: name for key, name in known.items() if key in batch.hot}
+        hottest = sorted(self.names, key=lambda key: -batch.hot[key])[:NAMED]
         found = BatchMetrics(
             progress.batchId,
             batch.records,
             progress.durationMs.get("triggerExecution", 0) / 1000,
             [round(load) for load in batch.loads],
             [
-                HotKey(batch.names[key], batch.hot[key] / batch.records, self.guide.workers(key))
-                for key in ranked
-                if key in batch.hot
+                HotKey(self.names[key], batch.hot[key] / batch.records, self.guide.workers(key))
+                for key in hottest
             ],
             max(rows, default=0),
             max(rows) / max(1, min(rows)) if len(rows) > 1 else None,
             self.guide.seconds(progress.batchId),
+            *self.guide.moved(progress.batchId),
         )
         self.kept.append(found)
         log.info("%s", found)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -11,23 +11,27 @@ from numpy.typing import NDArray
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from unskew.spark.costs import Cost
+
 TRACKED = 500
 NAMED = 20
 ID, DRAWN, SEEN = "__unskew_id", "__unskew_drawn", "__unskew_seen_"
 SAMPLE = 0.25
 """The part of the rows that is looked at: a sketch costs more than all the rest of routing."""
+RARELY = SAMPLE / 8
+"""The part whose keys are made texts, as that costs as much as all the sketches."""
 FINE = 2**24
 """Which rows are looked at is told by the lower bits of what slots are drawn by."""
 
 
-def sampled(df: DataFrame, **columns: Column) -> DataFrame:
-    """Return the rows with what is to be observed, null in those that are not looked at.
+def sampled(df: DataFrame, share: float = SAMPLE, /, **columns: Column) -> DataFrame:
+    """Return a share of the rows with what is to be observed, the others with nulls.
 
     These are columns, as Spark interprets the arguments of a sketch, but compiles columns. The rows
     need a column of random numbers.
     """
     fine = F.col(DRAWN) * FINE
-    seen = fine - F.floor(fine) < SAMPLE
+    seen = fine - F.floor(fine) < share
     return df.withColumns({f"{SEEN}{name}": F.when(seen, c) for name, c in columns.items()})
 
 
@@ -64,6 +68,10 @@ class Observed:
         By the worker that Spark's hash alone would choose, and by the one that was chosen.
     names
         Texts of the most frequent keys.
+    number
+        Of the batch.
+    costs
+        What keys cost, where tasks measure that.
     """
 
     records: int
@@ -71,19 +79,22 @@ class Observed:
     homes: NDArray[np.float64]
     loads: NDArray[np.float64]
     names: dict[int, str]
+    number: int = 0
+    costs: dict[int, Cost] = field(default_factory=dict)
 
     @classmethod
     def of(cls, row: Any, n_workers: int) -> Observed:
         """Read the row of an observation."""
-        found = _fields(row)
-        homes = _by_number(found["homes"], n_workers)
-        scale = found["records"] / max(1.0, homes.sum())
+        found = fields(row)
+        homes = _by_number(found.get("homes", []), n_workers)
+        loads = _by_number(found.get("loads", []), n_workers)
+        scale = found["records"] / max(1.0, homes.sum(), loads.sum())
         named = (str(text).partition(" ") for text in _counts(found.get("names", [])))
         return cls(
             found["records"],
             {int(key): scale * count for key, count in _counts(found["hot"]).items()},
             scale * homes,
-            scale * _by_number(found.get("loads", []), n_workers),
+            scale * loads,
             {int(key): name for key, _, name in named},
         )
 
@@ -92,7 +103,7 @@ def _top(column: Column, k: int, tracked: int) -> Column:
     return F.call_function("approx_top_k", column, F.lit(k + 1), F.lit(tracked))  # one may be null
 
 
-def _fields(row: Any) -> dict[str, Any]:
+def fields(row: Any) -> dict[str, Any]:
     """Return a row as a dictionary; on Connect, its values come beside its schema."""
     found: dict[str, Any] = row if isinstance(row, dict) else row.asDict()
     if found.keys() != {"values", "schema"}:
@@ -102,7 +113,7 @@ def _fields(row: Any) -> dict[str, Any]:
 
 
 def _counts(rows: list[Any]) -> dict[Any, float]:
-    items = map(_fields, rows)
+    items = map(fields, rows)
     return {item["item"]: float(item["count"]) for item in items if item["item"] is not None}
 
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pyspark import TaskContext
 from pyspark.sql.functions import arrow_udf  # type: ignore[attr-defined]
 from pyspark.sql.types import IntegerType
 
@@ -20,6 +19,7 @@ from unskew.spark.metrics import Guide
 from unskew.spark.observed import Observed
 from unskew.spark.placement import slots_for
 from unskew.spark.state_files import RouterStateError, StateFiles
+from unskew.spark.tasks import partition_and_batch
 from unskew.state import WHOSE
 
 SECONDS = "seconds"
@@ -30,7 +30,7 @@ def slot_udf(scheme: Scheme, n_workers: int, files: StateFiles | None) -> Callab
     """Return the UDF that routes: key and hash of the grouping columns in, slot out."""
 
     def slots(batches: Iterator[tuple[pa.Array, pa.Array]]) -> Iterator[pa.Array]:
-        source, batch = _task()
+        source, batch = partition_and_batch()
         router = start(scheme, n_workers, source, batch, files)
         spent, of_workers = 0.0, anchors(n_workers)
         for keys, hashes in batches:
@@ -89,11 +89,3 @@ class Routers(Guide):
 def _kind(text: str) -> str:
     """Return a router's description without its source."""
     return re.sub(r"\bsource=\d+", "source", text)
-
-
-def _task() -> tuple[int, int | None]:
-    """Return the source partition and the micro-batch of the running task; None in batch."""
-    context = TaskContext.get()
-    assert context is not None
-    batch = context.getLocalProperty("streaming.sql.batchId")
-    return context.partitionId(), None if batch is None else int(batch)

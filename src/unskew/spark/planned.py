@@ -12,9 +12,10 @@ from unskew.murmur import MASK, targets
 from unskew.planners import PLANNERS, read_planners
 from unskew.routers import Scheme
 from unskew.spark.hot_keys import Classified, Planned, Strategy
+from unskew.spark.moving import MOVE, Row
 from unskew.spark.observed import DRAWN, ID, Observed, sampled, sketches
 from unskew.spark.placement import SLOT, slot_column, worker_column
-from unskew.spark.plan_source import TARGETS, plan_table, read_plan
+from unskew.spark.plan_source import ORIGINS, TARGETS, plan_table, read_plan
 from unskew.spark.planning import Memory
 from unskew.spark.plans import SplitPlan
 
@@ -67,7 +68,33 @@ class PlannedRoute:
     def by_table(self, df: DataFrame, table: DataFrame) -> DataFrame:
         """Return the rows with slots by the plan in a table, and what they were drawn by."""
         joined = df.withColumn(ID, plan_key(self.columns)).join(F.broadcast(table), ID, "left")
+        return self._with_slot(joined, F.col(TARGETS)).drop(TARGETS, ORIGINS)
+
+    def moving(self, df: DataFrame, root: str, exports: str) -> DataFrame:
+        """Return the rows with slots by the plan that a micro-batch has, and with their origins.
+
+        Each key has one worker.
+        """
+        table = F.broadcast(read_plan(df.sparkSession, root, exports))
+        joined = df.withColumn(ID, plan_key(self.columns)).join(table, ID, "left")
         return self._with_slot(joined, F.col(TARGETS)).drop(TARGETS)
+
+    def with_requests(self, df: DataFrame) -> DataFrame:
+        """Return rows of `moving` and, for each origin of a row, one that asks for the state."""
+        origins = F.col(ORIGINS)
+        kind = F.when(origins.isNull(), Row.PLAIN).otherwise(Row.MOVING)
+        here = F.struct(F.col(SLOT), kind.alias(MOVE))
+        there = F.transform(
+            origins,
+            lambda target: F.struct(
+                slot_column(self.grouping, target, self.n_workers).alias(SLOT),
+                F.lit(Row.REQUEST).alias(MOVE),
+            ),
+        )
+        both = F.when(origins.isNull(), F.array(here)).otherwise(F.concat(F.array(here), there))
+        exploded = df.withColumn(ORIGINS, F.explode(both))
+        placed = {SLOT: F.col(ORIGINS)[SLOT], MOVE: F.col(ORIGINS)[MOVE]}
+        return exploded.withColumns(placed).drop(ORIGINS)
 
     def over_all(self, df: DataFrame) -> DataFrame:
         """Return the rows with slots over all workers, whatever their key."""

@@ -25,7 +25,7 @@ def see_skew(df: DataFrame, *keys: ColumnOrName) -> BatchMetrics:
     columns, n_workers = key_columns(df, keys), Balancer("key").n_workers(df)
     worker, key = F.pmod(F.hash(*columns), F.lit(n_workers)), key_id(columns)
     drawn = df.withColumn(DRAWN, F.rand(seed=0))
-    seen = sampled(drawn, hot=key, homes=worker, loads=worker, names=name_column(key, columns))
+    seen = sampled(drawn, hot=key, loads=worker, names=name_column(key, columns))
     (row,) = seen.agg(*sketches(seen, n_workers)).collect()
     batch = Observed.of(row, n_workers)
     hot = [

@@ -1,0 +1,24 @@
+"""What a task knows of itself."""
+
+from __future__ import annotations
+
+from pyspark import TaskContext
+
+
+def partition_and_batch() -> tuple[int, int | None]:
+    """Return the partition and the micro-batch of the running task; None for a batch job."""
+    context = TaskContext.get()
+    assert context is not None
+    batch = context.getLocalProperty("streaming.sql.batchId")
+    return context.partitionId(), None if batch is None else int(batch)
+
+
+def micro_batch() -> int:
+    """Return the micro-batch of the running task; it must be one of a streaming query."""
+    _, batch = partition_and_batch()
+    if batch is None:
+        raise RuntimeError(
+            "a task does not know its micro-batch, so state cannot be moved: do not route within "
+            "foreachBatch, but before it"
+        )
+    return batch
