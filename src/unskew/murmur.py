@@ -34,3 +34,12 @@ def anchors(n_workers: int) -> NDArray[np.uint32]:
 def targets(n_workers: int) -> NDArray[np.int64]:
     """Return each worker, in the upper half, with its anchor."""
     return (np.arange(n_workers) << 32) | anchors(n_workers).astype(np.int64)
+
+
+def homes(keys: NDArray[np.uint64], n_workers: int) -> NDArray[np.int32]:
+    """Return where Spark puts keys with a slot of 0; their lower half is their Murmur3 hash."""
+    h: NDArray[Any] = keys & np.uint64(MASK)
+    h = (((h << 13 | h >> 19) & MASK) * 5 + ADDED & MASK) ^ LENGTH
+    h = (h ^ h >> 16) * F1 & MASK
+    h = (h ^ h >> 13) * F2 & MASK
+    return np.mod((h ^ h >> 16).astype(np.uint32).view(np.int32), n_workers)

@@ -19,7 +19,6 @@ from unskew.spark.aggregates import Aggregate
 from unskew.spark.checkpoint import PARTITIONS, checkpoint_partitions
 from unskew.spark.combiners import Combined, accumulated
 from unskew.spark.costs import COST
-from unskew.spark.exports import Exports
 from unskew.spark.files import check_writable
 from unskew.spark.keys import ColumnOrName, key_columns, key_id
 from unskew.spark.metrics import BatchMetrics, Guide, Watch, watch
@@ -27,12 +26,14 @@ from unskew.spark.moves import Moving
 from unskew.spark.observed import DRAWN, ID, RARELY, name_column, sampled, sketches
 from unskew.spark.online import Routers, slot_udf
 from unskew.spark.placement import SLOT, worker_column
+from unskew.spark.plan_source import HERALDED
 from unskew.spark.planned import CLASSIFYING, PlannedRoute, local_table, strategy_of
 from unskew.spark.planning import Memory, Planning
 from unskew.spark.plans import PlanFolder
 from unskew.spark.running import LATEST, SEEN, check_allowed, keep_latest
 from unskew.spark.state_files import StateFiles
 from unskew.spark.stateful import Function, Operator, without_costs
+from unskew.spark.whereabouts import MoveLog
 from unskew.state import whole, within
 
 MODES = ("planned", "online")
@@ -181,7 +182,7 @@ class Balancer:
         """Return what a function with state makes of each key: Spark's applyInPandasWithState.
 
         Keys stay whole, and by a planner like ``mixed`` they move between workers, with their
-        state, when it is worth it. A key that moves waits for one micro-batch, the others for none.
+        state, when it is worth it. No row waits for that.
 
         Parameters
         ----------
@@ -199,16 +200,17 @@ class Balancer:
         columns = key_columns(df, keys)
         route = PlannedRoute(columns, columns, self.n_workers(df))
         root = self._beside_checkpoint()
-        folder, exports = PlanFolder(f"{root}/plans"), Exports(f"{root}/moves")
-        rows = route.moving(df, folder.root, exports.root)
+        folder, moves = PlanFolder(f"{root}/plans"), MoveLog(root)
+        rows = route.moving(df, folder.root, moves.root)
         guide = Guide()
         if isinstance(self._scheme, str):
             (planner,) = read_planners(self._scheme).values()
-            guide = Moving(planner, folder, exports, Memory(route.n_workers, self.decay))
+            guide = Moving(planner, folder, moves, Memory(route.n_workers, self.decay))
         costs = f"unskew costs of {self.name} {uuid.uuid4().hex}"
         rows = self._watched(rows, route, guide, root, costs=costs).drop(DRAWN)
-        operator = Operator(function, _struct(output), _struct(state), timeout, exports)
-        found = operator.apply(route.with_requests(rows), keys, mode)
+        operator = Operator(function, _struct(output), _struct(state), timeout, moves)
+        rows = (route.with_heralds(rows) if operator.times_out else rows).drop(HERALDED)
+        found = operator.apply(rows, keys, mode)
         return without_costs(found.observe(costs, F.collect_list(COST).alias("costs")))
 
     def aggregate(

@@ -11,8 +11,8 @@ from pyspark import TaskContext
 
 COST = "__unskew_cost"
 """The column of results that has costs, in rows of their own."""
-PART = 0.01
-"""A key is reported if it took this part of the time that its task has run for."""
+PART, LEAST_S = 0.01, 0.005
+"""A key is reported if it took this part of the time that its task has run for, and no less."""
 
 T = TypeVar("T")
 
@@ -73,7 +73,7 @@ class Meter:
     @property
     def matters(self) -> bool:
         """Whether the key took a part of its task's time that is worth a report."""
-        return self.records > 0 and self.seconds >= PART * _running_s()
+        return self.records > 0 and self.seconds >= max(LEAST_S, PART * _running_s())
 
 
 _task: tuple[int, float] = (-1, 0.0)

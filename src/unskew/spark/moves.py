@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from unskew.plan import Plan
-from unskew.planners import Planner, Proposal, Statistics
+from unskew.planners import Planner, Statistics
 from unskew.spark.costs import Cost
-from unskew.spark.exports import Exports
 from unskew.spark.hot_keys import Measured, rest_of
 from unskew.spark.metrics import Guide
 from unskew.spark.observed import Observed
 from unskew.spark.planning import Memory
 from unskew.spark.plans import PlanFolder, SplitPlan
+from unskew.spark.whereabouts import MoveLog
 
 
 @dataclass
@@ -64,22 +64,20 @@ class Prices:
 
 
 class Moving(Guide):
-    """Makes a plan after each batch, if the last one will not do, and says what moves for it.
+    """Makes a plan after each batch, if the last one will not do.
 
     Parameters
     ----------
     planner
         Makes plans.
-    folder, exports
+    folder, log
         Where plans are kept, and states on their way.
     memory
         Of what was hot.
     """
 
-    def __init__(
-        self, planner: Planner, folder: PlanFolder, exports: Exports, memory: Memory
-    ) -> None:
-        self.planner, self.folder, self.exports, self.memory = planner, folder, exports, memory
+    def __init__(self, planner: Planner, folder: PlanFolder, log: MoveLog, memory: Memory) -> None:
+        self.planner, self.folder, self.log, self.memory = planner, folder, log, memory
         self.prices = Prices(memory.decay)
         self.capacities = [1.0] * memory.n_workers
         self.current = folder.latest() or SplitPlan.empty(memory.n_workers)
@@ -93,43 +91,18 @@ class Moving(Guide):
         costs = {key % 2**64: cost for key, cost in batch.costs.items()}
         self.prices.add(costs, {*measured.keys.tolist(), *costs})
         old = Plan(tuple(self.capacities), *self.current.whole(), fallback="spark")
-        proposal = self.planner.plan(self.prices.statistics(measured, self.capacities), old)
-        if len(proposal.moves):
-            self.current = self.next_plan(proposal)
+        found = self.planner.plan(self.prices.statistics(measured, self.capacities), old)
+        if len(found.moves):
+            pairs = (found.plan.keys, found.plan.workers)
+            version = self.current.version + 1
+            self.current = SplitPlan(self.memory.n_workers, *pairs, version, self.planner.name)
             self.folder.save(self.current)
-        self.exports.clean(batch.number)
         self._took = time.perf_counter() - started
 
-    def next_plan(self, proposal: Proposal) -> SplitPlan:
-        """Return a plan for Spark: the planner's, and where the state of its keys may be."""
-        old, moves = self.current, proposal.moves
-        since = self.folder.since(old.version)
-        settled = (
-            set() if since is None else {found.plan_key for found in self.exports.since(since)}
-        )
-        origins: dict[int, set[int]] = {}
-        for key, worker in zip(old.moved.tolist(), old.origins.tolist(), strict=True):
-            if key not in settled:
-                origins.setdefault(key, set()).add(worker)
-        for key, worker in zip(moves.keys.tolist(), moves.origins.tolist(), strict=True):
-            origins.setdefault(key, set()).add(worker)
-        made = SplitPlan(
-            old.n_workers,
-            proposal.plan.keys,
-            proposal.plan.workers,
-            old.version + 1,
-            self.planner.name,
-        )
-        pairs = [
-            (key, worker)
-            for key, now in zip(origins, made.places([*origins]).tolist(), strict=True)
-            for worker in sorted(origins[key] - {now})
-        ]
-        return made.with_origins(pairs)
-
     def workers(self, key: int) -> list[int]:
-        """Return the worker that a key is on by the newest plan."""
-        return [int(self.current.places([key % 2**64])[0])]
+        """Return the worker that a key has by the newest plan; none if its hash tells."""
+        found = self.current.workers[self.current.keys == np.uint64(key % 2**64)]
+        return [int(worker) for worker in found]
 
     def seconds(self, batch: int) -> float:
         """Return what the last plan took."""
@@ -137,4 +110,4 @@ class Moving(Guide):
 
     def moved(self, batch: int) -> tuple[int, int]:
         """Return the states that left their workers in a batch, and their bytes."""
-        return self.exports.sizes(batch)
+        return self.log.sizes(batch)

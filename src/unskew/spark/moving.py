@@ -1,48 +1,28 @@
 """How the state of a key gets from one worker to another, lazily and in band.
 
-A plan says where a key is now, and where its state may still be. As long as that is open, each row
-of the key comes with a request to those places to give up what they have. What a worker knows of a
-key is in one of three phases:
+A plan says where a key should be, the log of moves where its state is (`unskew.spark.whereabouts`).
+While they agree, rows go there. When they do not, the rows of the next micro-batch that has any
+still go where the state is, and take it along: the worker processes them, and then *exports* the
+state for the other one. From the batch after that on rows go to the other worker, which *imports*
+the state when the first of them comes. So no row ever waits; a key without rows stays where it is.
 
-- *absent*: nothing. A row makes it *here*; a row of a key on the move makes it *waiting*; asked for
-  the state, it exports that there is none.
-- *waiting*: rows are kept, as the state is exported elsewhere in the same batch. In the next batch
-  the state is imported, the rows are replayed, and it is *here*.
-- *here*: rows are processed. Asked for the state, it exports that, and is *absent*.
+Where states can time out, a *herald* goes to the new worker in the batch of the export, so that it
+imports the state in the next one, rows or not.
 
-Requests that come again find nothing, a key that moves on before its state came passes through all
-its places in order, and a key without rows stays where it is until it has some. A batch that is
-tried again does the same again, as the plan of a batch is written down and exports overwrite
-themselves.
+A batch that is tried again does the same again: what it starts from is written down before its
+first task runs, exports overwrite themselves, and are read in later batches only.
 """
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from enum import Enum, IntEnum
 from typing import Any
 
-MOVE = "__unskew_move"
-
-
-class Row(IntEnum):
-    """What a row is to the worker that gets it."""
-
-    PLAIN = 0
-    MOVING = 1
-    """Of a key whose state may be elsewhere."""
-    REQUEST = 2
-    """Asks for the state."""
-
-
-class Phase(Enum):
-    """What a worker knows of a key."""
-
-    ABSENT = "absent"
-    WAITING = "waiting"
-    HERE = "here"
+TO, SINCE = "__unskew_to", "__unskew_since"
+"""Columns of a row: the worker that the state should go to, and the batch it was exported in."""
+STAY, HERALD, ARRIVED = -1, -2, -1
+"""The state stays where it is; it is announced; it came long ago."""
 
 
 @dataclass
@@ -51,24 +31,30 @@ class Held:
 
     Parameters
     ----------
-    phase
-        Of the key at this worker.
     state
-        The user's state, None if there is none.
-    since
-        The batch in which waiting began.
-    rows
-        Those that wait, pickled.
+        Of the user, None for none.
+    expected
+        The batch in which the state was exported that is to come; `ARRIVED` if none is.
     """
 
-    phase: Phase = Phase.ABSENT
     state: Any = None
-    since: int = -1
-    rows: bytes = b""
+    expected: int = ARRIVED
 
 
-Process = Callable[[Any, Any], Iterator[Any]]
-"""Takes the held state and rows, changes the state, and gives results."""
+@dataclass(frozen=True)
+class Orders:
+    """What the rows of a key say about its state, all of them the same in a batch.
+
+    Parameters
+    ----------
+    to
+        The worker that it should go to, `STAY`, or `HERALD`: it will come here.
+    since
+        The batch in which it was exported for this worker; `ARRIVED` if it is here.
+    """
+
+    to: int = STAY
+    since: int = ARRIVED
 
 
 @dataclass(frozen=True)
@@ -78,29 +64,26 @@ class Transfer:
     Parameters
     ----------
     export
-        Writes a state that leaves in a batch, None for nothing.
-    find
-        Returns what was exported in a batch.
+        Writes a state, None for nothing, that leaves for a worker.
+    fetch
+        Returns what was exported in a batch, and notes that it has come.
     """
 
-    export: Callable[[int, bytes | None], None]
-    find: Callable[[int], bytes | None]
+    export: Callable[[int, Any], None]
+    fetch: Callable[[int], Any]
 
     def step(
-        self, held: Held, batch: int, kind: Row | None, rows: Iterator[Any], process: Process
+        self, held: Held, batch: int, orders: Orders, process: Callable[[], Iterator[Any]]
     ) -> Iterator[Any]:
-        """Do what a batch brings to a key: rows of one kind, or none, if it only woke up."""
-        if held.phase is Phase.WAITING and held.since < batch:
-            found = self.find(held.since)
-            held.state = None if found is None else pickle.loads(found)
-            waiting, held.rows, held.phase = pickle.loads(held.rows), b"", Phase.HERE
-            yield from process(held, iter(waiting))
-        if kind is Row.REQUEST:
-            gone = held.state
-            self.export(batch, None if gone is None else pickle.dumps(gone))
-            held.phase, held.state = Phase.ABSENT, None
-        elif kind is Row.MOVING and held.phase is Phase.ABSENT:
-            held.phase, held.since, held.rows = Phase.WAITING, batch, pickle.dumps([*rows])
-        elif kind is not None:
-            held.phase = Phase.HERE
-            yield from process(held, rows)
+        """Do what a batch brings to a key at a worker: rows with orders, or waking up."""
+        since = max(held.expected, orders.since)
+        if orders.to == HERALD:
+            if held.state is None:
+                held.expected = batch
+            return
+        if held.state is None and since != ARRIVED:
+            held.state, held.expected = self.fetch(since), ARRIVED
+        yield from process()
+        if orders.to != STAY:
+            self.export(orders.to, held.state)
+            held.state = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -11,38 +11,26 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from unskew.murmur import targets
-from unskew.spark.exports import Exports
+from unskew.spark.moving import SINCE, STAY, TO
 from unskew.spark.observed import ID
 from unskew.spark.plans import PlanFolder, SplitPlan
 from unskew.spark.tasks import micro_batch
+from unskew.spark.whereabouts import MoveLog
 
-TARGETS, ORIGINS = "__unskew_targets", "__unskew_origins"
-SCHEMA = f"{ID} bigint, {TARGETS} array<bigint>, {ORIGINS} array<bigint>"
+TARGETS, HERALDED = "__unskew_targets", "__unskew_heralded"
+SCHEMA = f"{ID} bigint, {TARGETS} array<bigint>"
+MOVING = f"{SCHEMA}, {TO} int, {HERALDED} bigint, {SINCE} bigint"
 
 
-def plan_table(plan: SplitPlan, settled: Collection[int] = ()) -> pa.Table:
-    """Return the rows of a plan: each key with its workers as targets.
-
-    Keys whose state may be elsewhere also have the workers that it may be on, unless they have
-    settled.
-    """
-    of_workers = targets(plan.n_workers).tolist()
-    now: dict[int, list[int]] = {}
-    for key, worker in zip(plan.keys.tolist(), plan.workers.tolist(), strict=True):
-        now.setdefault(key, []).append(of_workers[worker])
-    before: dict[int, list[int]] = {}
-    for key, worker in zip(plan.moved.tolist(), plan.origins.tolist(), strict=True):
-        if key not in settled:
-            before.setdefault(key, []).append(of_workers[worker])
-    keys = [*now, *(key for key in before if key not in now)]
-    lists = pa.list_(pa.int64())
-    return pa.table(
-        {
-            ID: pa.array(np.array(keys, np.uint64).view(np.int64)),
-            TARGETS: pa.array([now.get(key) for key in keys], lists),
-            ORIGINS: pa.array([before.get(key) for key in keys], lists),
-        }
+def plan_table(plan: SplitPlan) -> pa.Table:
+    """Return the rows of a plan: each key with its workers as targets."""
+    first = [0, *(i for i in range(1, len(plan.keys)) if plan.keys[i] != plan.keys[i - 1])]
+    first = first if len(plan.keys) else []
+    lists = pa.ListArray.from_arrays(
+        pa.array([*first, len(plan.keys)], pa.int32()),
+        pa.array(targets(plan.n_workers)[plan.workers]),
     )
+    return pa.table({ID: pa.array(plan.keys[first].view("int64")), TARGETS: lists})
 
 
 class PlanTable(DataSource):
@@ -54,37 +42,65 @@ class PlanTable(DataSource):
         return "unskew_plan"
 
     def schema(self) -> str:
-        """Return keys and targets."""
-        return SCHEMA
+        """Return keys and targets, and what to do with their states if these move."""
+        return MOVING if "moves" in self.options else SCHEMA
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return what reads the folder of the option ``path``; ``exports`` if state moves."""
-        return _PlanReader(self.options["path"], self.options.get("exports"))
+        """Return what reads the folder of the option ``path``; states move by ``moves``."""
+        path, moves = self.options["path"], self.options.get("moves")
+        if moves is None:
+            return _PlanReader(path)
+        return _OrdersReader(path, moves, int(self.options["workers"]))
 
 
 class _PlanReader(DataSourceReader):
-    def __init__(self, path: str, exports: str | None) -> None:
-        self.path, self.exports = path, exports
+    def __init__(self, path: str) -> None:
+        self.path = path
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        settled: set[int] = set()
-        if self.exports is None:
-            plan = PlanFolder(self.path).latest()
-        else:
-            batch = micro_batch()
-            plan, since = PlanFolder(self.path).in_force(batch)
-            # All places of a key answered in the first batch that had rows of it.
-            settled = {found.plan_key for found in Exports(self.exports).since(since, batch)}
+        plan = PlanFolder(self.path).latest()
         if plan is not None:
-            yield from plan_table(plan, settled).to_batches()
+            yield from plan_table(plan).to_batches()
 
 
-def read_plan(spark: SparkSession, path: str, exports: str | None = None) -> DataFrame:
-    """Return the table of the newest plan, which is read anew whenever it is used.
+class _OrdersReader(DataSourceReader):
+    def __init__(self, path: str, moves: str, n_workers: int) -> None:
+        self.path, self.moves, self.n_workers = path, moves, n_workers
 
-    Where state moves, by way of a folder of exports, a micro-batch keeps the plan that it had when
-    it was first tried.
+    def wanted(self) -> dict[int, int]:
+        plan = PlanFolder(self.path).latest()
+        if plan is None:
+            return {}
+        return dict(zip(plan.keys.tolist(), plan.workers.tolist(), strict=True))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        orders = MoveLog(self.moves).orders(micro_batch(), self.wanted, self.n_workers).values()
+        goal = targets(self.n_workers).tolist()
+        if orders:
+            yield pa.record_batch(
+                {
+                    ID: pa.array(np.array([o.key for o in orders], np.uint64).view(np.int64)),
+                    TARGETS: pa.array([[goal[o.worker]] for o in orders]),
+                    TO: pa.array([o.to for o in orders], pa.int32()),
+                    HERALDED: pa.array(
+                        [None if o.to == STAY else goal[o.to] for o in orders], pa.int64()
+                    ),
+                    SINCE: pa.array([o.since for o in orders]),
+                }
+            )
+
+
+def read_orders(spark: SparkSession, path: str, moves: str, n_workers: int) -> DataFrame:
+    """Return the table of what to do with keys in a micro-batch, and where their rows go.
+
+    ``path`` is the folder of plans, ``moves`` that of `MoveLog`.
     """
     spark.dataSource.register(PlanTable)
-    reader = spark.read.format("unskew_plan").option("path", path)
-    return (reader if exports is None else reader.option("exports", exports)).load()
+    reader = spark.read.format("unskew_plan").option("path", path).option("moves", moves)
+    return reader.option("workers", n_workers).load()
+
+
+def read_plan(spark: SparkSession, path: str) -> DataFrame:
+    """Return the table of the newest plan, which is read anew whenever it is used."""
+    spark.dataSource.register(PlanTable)
+    return spark.read.format("unskew_plan").option("path", path).load()

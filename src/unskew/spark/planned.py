@@ -12,10 +12,10 @@ from unskew.murmur import MASK, targets
 from unskew.planners import PLANNERS, read_planners
 from unskew.routers import Scheme
 from unskew.spark.hot_keys import Classified, Planned, Strategy
-from unskew.spark.moving import MOVE, Row
+from unskew.spark.moving import ARRIVED, HERALD, SINCE, STAY, TO
 from unskew.spark.observed import DRAWN, ID, Observed, sampled, sketches
 from unskew.spark.placement import SLOT, slot_column, worker_column
-from unskew.spark.plan_source import ORIGINS, TARGETS, plan_table, read_plan
+from unskew.spark.plan_source import HERALDED, TARGETS, plan_table, read_orders, read_plan
 from unskew.spark.planning import Memory
 from unskew.spark.plans import SplitPlan
 
@@ -41,7 +41,9 @@ def strategy_of(scheme: Scheme | str, n_workers: int) -> Strategy | None:
 
 def plan_key(columns: Sequence[Column]) -> Column:
     """Return the key of plans: its lower half says where Spark's hash puts it."""
-    upper = F.xxhash64(*columns).bitwiseAND(F.lit(-(2**32)))
+    # Hashes pass over nulls, so that (null, 5) and (5, null) would be one key.
+    nulls = [column.isNull() for column in columns] if len(columns) > 1 else []
+    upper = F.xxhash64(*columns, *nulls).bitwiseAND(F.lit(-(2**32)))
     return upper.bitwiseOR(F.hash(*columns).cast("long").bitwiseAND(F.lit(MASK)))
 
 
@@ -68,33 +70,26 @@ class PlannedRoute:
     def by_table(self, df: DataFrame, table: DataFrame) -> DataFrame:
         """Return the rows with slots by the plan in a table, and what they were drawn by."""
         joined = df.withColumn(ID, plan_key(self.columns)).join(F.broadcast(table), ID, "left")
-        return self._with_slot(joined, F.col(TARGETS)).drop(TARGETS, ORIGINS)
-
-    def moving(self, df: DataFrame, root: str, exports: str) -> DataFrame:
-        """Return the rows with slots by the plan that a micro-batch has, and with their origins.
-
-        Each key has one worker.
-        """
-        table = F.broadcast(read_plan(df.sparkSession, root, exports))
-        joined = df.withColumn(ID, plan_key(self.columns)).join(table, ID, "left")
         return self._with_slot(joined, F.col(TARGETS)).drop(TARGETS)
 
-    def with_requests(self, df: DataFrame) -> DataFrame:
-        """Return rows of `moving` and, for each origin of a row, one that asks for the state."""
-        origins = F.col(ORIGINS)
-        kind = F.when(origins.isNull(), Row.PLAIN).otherwise(Row.MOVING)
-        here = F.struct(F.col(SLOT), kind.alias(MOVE))
-        there = F.transform(
-            origins,
-            lambda target: F.struct(
-                slot_column(self.grouping, target, self.n_workers).alias(SLOT),
-                F.lit(Row.REQUEST).alias(MOVE),
-            ),
-        )
-        both = F.when(origins.isNull(), F.array(here)).otherwise(F.concat(F.array(here), there))
-        exploded = df.withColumn(ORIGINS, F.explode(both))
-        placed = {SLOT: F.col(ORIGINS)[SLOT], MOVE: F.col(ORIGINS)[MOVE]}
-        return exploded.withColumns(placed).drop(ORIGINS)
+    def moving(self, df: DataFrame, plans: str, moves: str) -> DataFrame:
+        """Return the rows with slots by where the states of keys are, and what to do with these."""
+        table = F.broadcast(read_orders(df.sparkSession, plans, moves, self.n_workers))
+        joined = df.withColumn(ID, plan_key(self.columns)).join(table, ID, "left")
+        orders = {
+            TO: F.coalesce(TO, F.lit(STAY)),
+            SINCE: F.coalesce(SINCE, F.lit(ARRIVED).cast("long")),
+        }
+        return self._with_slot(joined, F.col(TARGETS)).withColumns(orders).drop(TARGETS)
+
+    def with_heralds(self, df: DataFrame) -> DataFrame:
+        """Return rows of `moving` and, for those whose state leaves, one to where it goes."""
+        here = F.struct(SLOT, TO)
+        target = slot_column(self.grouping, F.col(HERALDED), self.n_workers)
+        there = F.struct(target.alias(SLOT), F.lit(HERALD).alias(TO))
+        both = F.when(F.col(HERALDED).isNull(), F.array(here)).otherwise(F.array(here, there))
+        exploded = df.withColumn(HERALDED, F.explode(both))
+        return exploded.withColumns({name: F.col(HERALDED)[name] for name in (SLOT, TO)})
 
     def over_all(self, df: DataFrame) -> DataFrame:
         """Return the rows with slots over all workers, whatever their key."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import chain
 from typing import Any, NoReturn
 
@@ -13,23 +12,19 @@ import pandas as pd
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
-from pyspark.sql.types import (
-    BinaryType,
-    BooleanType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-)
+from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from unskew.spark.costs import COST, Cost, Meter
-from unskew.spark.exports import Exports
-from unskew.spark.moving import MOVE, Held, Phase, Row, Transfer
+from unskew.spark.moving import ARRIVED, SINCE, TO, Held, Orders, Transfer
 from unskew.spark.observed import ID
 from unskew.spark.placement import SLOT
 from unskew.spark.tasks import micro_batch, partition_and_batch
+from unskew.spark.whereabouts import MoveLog
 
-PRESENT, SINCE, ROWS = "__unskew_present", "__unskew_since", "__unskew_rows"
+OURS = (ID, SLOT, TO, SINCE)
+"""The last columns of the rows that an operator is given."""
+OF_EXPECTED = ("__unskew_expected", "__unskew_plan_key")
+"""Of the state of a key that will come: null if it has."""
 
 Function = Callable[[Any, Iterator[pd.DataFrame], Any], Iterable[pd.DataFrame]]
 
@@ -51,7 +46,8 @@ class KeyState:
     _group: GroupState
     _timeout: str
     changed: bool = False
-    timeout_ms: int | None = None
+    times_out_at: int | None = None
+    """When it times out, in milliseconds, as set before it came here or by the function."""
 
     @property
     def exists(self) -> bool:
@@ -84,13 +80,13 @@ class KeyState:
         """Time out when the key gets no rows for this long."""
         if self._timeout != GroupStateTimeout.ProcessingTimeTimeout:
             _refuse("a duration", "ProcessingTimeTimeout")
-        self.timeout_ms = _positive(durationMs)
+        self.times_out_at = self._group.getCurrentProcessingTimeMs() + _positive(durationMs)
 
     def setTimeoutTimestamp(self, timestampMs: int) -> None:  # noqa: N802, N803
         """Time out when the watermark passes a time."""
         if self._timeout != GroupStateTimeout.EventTimeTimeout:
             _refuse("a timestamp", "EventTimeTimeout")
-        self.timeout_ms = _positive(timestampMs)
+        self.times_out_at = _positive(timestampMs)
 
     def getCurrentProcessingTimeMs(self) -> int:  # noqa: N802
         """Return the time of the micro-batch."""
@@ -111,34 +107,15 @@ def _positive(given: int) -> int:
     return int(given)
 
 
-class Calls:
-    """The calls of the user's function for one key in one micro-batch."""
-
-    def __init__(self, call: Callable[[Iterator[pd.DataFrame], KeyState], Any]) -> None:
-        self.call, self.meter = call, Meter()
-        self.last: KeyState | None = None
-        self.changed = False
-
-    def process(
-        self, held: Held, rows: Iterator[pd.DataFrame], state: KeyState
-    ) -> Iterator[pd.DataFrame]:
-        """Call the function with rows, and keep what it makes of the state."""
-        yield from self.meter.timed(self.call(self.meter.counted(rows), state))
-        held.state, self.last = state.value, state
-        self.changed |= state.changed
-
-
 @dataclass(frozen=True)
 class Operator:
     """The user's function, wrapped so that keys can move.
 
     Parameters
     ----------
-    function, output, state
+    function, output, state, timeout
         The user's, as for Spark's applyInPandasWithState.
-    timeout
-        The user's; where there is none, processing time wakes keys that wait.
-    exports
+    log
         Where states are on their way.
     """
 
@@ -146,87 +123,90 @@ class Operator:
     output: StructType
     state: StructType
     timeout: str
-    exports: Exports
+    log: MoveLog
+
+    @property
+    def times_out(self) -> bool:
+        """Whether states can time out, also on their way."""
+        return self.timeout != GroupStateTimeout.NoTimeout
 
     def apply(self, rows: DataFrame, keys: Sequence[str], mode: str) -> DataFrame:
         """Return the results, with what keys cost in rows of their own, in the column `COST`."""
         out = StructType([*map(_nullable, self.output), StructField(COST, StringType())])
-        kept = [
-            *map(_nullable, self.state),
-            StructField(PRESENT, BooleanType()),
-            StructField(SINCE, LongType()),
-            StructField(ROWS, BinaryType()),
-        ]
-        timeout = self.timeout if self._by_watermark else GroupStateTimeout.ProcessingTimeTimeout
-        return rows.groupBy(*keys, SLOT).applyInPandasWithState(
-            self.run, out, StructType(kept), mode, timeout
-        )
+        kept = StructType([*map(_nullable, self.state)])
+        for name in OF_EXPECTED if self.times_out else ():
+            kept.add(name, LongType())
+        users = (name for name in rows.columns if name not in OURS)
+        grouped = rows.select(*users, *OURS).groupBy(*keys, SLOT)
+        return grouped.applyInPandasWithState(self.run, out, kept, mode, self.timeout)
 
     def run(
         self, grouping: tuple[Any, ...], chunks: Iterator[pd.DataFrame], group: GroupState
     ) -> Iterator[pd.DataFrame]:
         """Do what a micro-batch brings to a key at this worker."""
-        key = grouping[:-1]
-        held = self._held(group)
-        before, timed_out = held.phase, False
-        kind, plan_key, rows = None, 0, iter(())
+        key, (worker, batch) = grouping[:-1], (partition_and_batch()[0], micro_batch())
+        held, plan_key = self._held(group)
+        orders, rows = Orders(), iter(())
         if not group.hasTimedOut:
             first = next(chunks)
-            kind, plan_key = Row(first[MOVE].iat[0]), int(first[ID].iat[0])
-            rows = (chunk.drop(columns=[SLOT, ID, MOVE]) for chunk in chain([first], chunks))
-        elif before is Phase.HERE:
-            kind, timed_out = Row.PLAIN, True
-        calls = Calls(lambda rows, state: self.function(key, rows, state))
-        transfer = Transfer(
-            partial(self._export, plan_key, key), lambda batch: self.exports.read(batch, key)
-        )
+            plan_key, to, since = (int(first[name].iat[0]) for name in (ID, TO, SINCE))
+            orders = Orders(to, since)
+            rows = (chunk.iloc[:, : -len(OURS)] for chunk in chain([first], chunks))
+        woken = group.hasTimedOut and held.expected != ARRIVED
+        meter, seen = Meter(), KeyState(None, group.hasTimedOut, group, self.timeout)
 
-        def process(held: Held, rows: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
-            return calls.process(held, rows, KeyState(held.state, timed_out, group, self.timeout))
+        def export(to: int, state: Any) -> None:
+            found = None if state is None else pickle.dumps((state, seen.times_out_at))
+            self.log.export(batch, plan_key, key, to, found)
 
-        for result in transfer.step(held, micro_batch(), kind, rows, process):
+        def fetch(since: int) -> Any:
+            found = self.log.fetch(batch, plan_key, key, worker, since)
+            state, at = (None, None) if found is None else pickle.loads(found)
+            seen.changed, seen.times_out_at = True, at
+            return state
+
+        def process() -> Iterator[pd.DataFrame]:
+            seen.value = held.state
+            if not woken:
+                seen.times_out_at = None
+                yield from meter.timed(self.function(key, meter.counted(rows), seen))
+                held.state = seen.value
+
+        for result in Transfer(export, fetch).step(held, batch, orders, process):
             yield result.assign(**{COST: None})
-        if calls.changed or held.phase is not before or held.phase is Phase.ABSENT:
-            self._keep(group, held, kind)
-        self._set_timeout(group, held, calls.last)
-        if plan_key and calls.meter.matters:
-            size = len(pickle.dumps(held.state))
-            cost = Cost(calls.meter.records, calls.meter.seconds, size).text(plan_key)
-            yield pd.DataFrame({**{name: [None] for name in self.output.names}, COST: [cost]})
+        self._keep(group, held, seen, plan_key)
+        if meter.matters:
+            cost = Cost(meter.records, meter.seconds, len(pickle.dumps(seen.value)))
+            text = cost.text(plan_key)
+            yield pd.DataFrame({**{name: [None] for name in self.output.names}, COST: [text]})
 
-    def _export(self, plan_key: int, key: tuple[Any, ...], batch: int, state: bytes | None) -> None:
-        self.exports.write(batch, plan_key, key, partition_and_batch()[0], state)
-
-    def _held(self, group: GroupState) -> Held:
+    def _held(self, group: GroupState) -> tuple[Held, int]:
         if not group.exists:
-            return Held()
-        *value, present, since, rows = group.get
-        state = tuple(value) if present else None
-        if since is None:
-            return Held(Phase.HERE, state)
-        return Held(Phase.WAITING, state, since, bytes(rows))
+            return Held(), 0
+        if not self.times_out:
+            return Held(group.get), 0
+        *value, expected, plan_key = group.get
+        return (Held(tuple(value)), 0) if expected is None else (Held(None, expected), plan_key)
 
-    def _keep(self, group: GroupState, held: Held, kind: Row | None) -> None:
-        waiting = held.phase is Phase.WAITING
-        # A key on the move is known to be here even if the user keeps nothing of it.
-        if held.phase is Phase.ABSENT or (held.state is None and kind is Row.PLAIN):
-            group.remove()
-            return
-        value = (None,) * len(self.state) if held.state is None else held.state
-        since, rows = (held.since, held.rows) if waiting else (None, None)
-        group.update((*value, held.state is not None, since, rows))
-
-    def _set_timeout(self, group: GroupState, held: Held, last: KeyState | None) -> None:
-        wanted = None if last is None or held.phase is Phase.ABSENT else last.timeout_ms
-        if held.phase is Phase.WAITING:
+    def _keep(self, group: GroupState, held: Held, seen: KeyState, plan_key: int) -> None:
+        if held.expected != ARRIVED:
+            group.update((*[None] * len(self.state), held.expected, plan_key))
             # To be woken in the next batch: by the watermark, as soon as that moves.
-            wanted = max(0, group.getCurrentWatermarkMs()) + 1 if self._by_watermark else 1
-        if wanted is not None:
-            (group.setTimeoutTimestamp if self._by_watermark else group.setTimeoutDuration)(wanted)
+            self._set_timeout(group, 0)
+        elif held.state is None:
+            group.remove()
+        else:
+            if seen.changed:
+                group.update((*held.state, None, None) if self.times_out else held.state)
+            if (at := seen.times_out_at) is not None:
+                self._set_timeout(group, at)
 
-    @property
-    def _by_watermark(self) -> bool:
-        return self.timeout == GroupStateTimeout.EventTimeTimeout
+    def _set_timeout(self, group: GroupState, at: int) -> None:
+        """Set a timeout to a time, or to the next that is possible."""
+        if self.timeout == GroupStateTimeout.EventTimeTimeout:
+            group.setTimeoutTimestamp(max(at, group.getCurrentWatermarkMs() + 1, 1))
+        else:
+            group.setTimeoutDuration(max(1, at - group.getCurrentProcessingTimeMs()))
 
 
 def _nullable(field: StructField) -> StructField:

@@ -1,0 +1,212 @@
+"""Where the states of keys are: a log of moves beside the checkpoint, and what follows from it.
+
+``moves/<batch>/<plan key>.<key>.<worker>`` is a state that left for a worker in a batch, empty if
+there was none; ``moves/<batch>/<plan key>.<key>.in`` notes that it has come. Before the first task
+of a batch runs, ``whereabouts/<batch>`` is written: where all states are that are not at home, by
+the log of the batches before, and where the plan wants them. So a batch does the same however often
+it is tried. In names of files keys are hashed; plan keys are those of plans.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import PurePosixPath
+from typing import Any
+
+import numpy as np
+import pyarrow.fs as fs
+
+from unskew.murmur import homes
+from unskew.sealed import SealError, seal, unseal
+from unskew.spark.files import located, remove, write_whole
+from unskew.spark.moving import ARRIVED, STAY
+
+STATE, PLACES = "exported state 1", "whereabouts 1"
+KEPT = 20
+COME = "in"
+
+
+class LostStateError(RuntimeError):
+    """A file that tells of moved states cannot be read."""
+
+
+@dataclass(frozen=True)
+class Order:
+    """What to do with a key in a batch.
+
+    Parameters
+    ----------
+    key
+        As plans know it.
+    worker
+        Where its state is, and its rows go.
+    to
+        Where the state should go; `STAY` if it should not.
+    since
+        The batch in which it was exported; `ARRIVED` if it came since.
+    """
+
+    key: int
+    worker: int
+    to: int = STAY
+    since: int = ARRIVED
+
+
+Orders = dict[int, Order]
+
+
+def given(places: Orders, wanted: Mapping[int, int], n_workers: int) -> Orders:
+    """Return what to do with keys, from where they are and should be; the others are at home.
+
+    Examples
+    --------
+    >>> [key for key in range(20) if homes(np.array([key], np.uint64), 3)[0] == 1][:3]
+    [3, 5, 6]
+    >>> orders = given({5: Order(5, worker=2)}, wanted={3: 0, 6: 1}, n_workers=3)
+    >>> [(order.key, order.worker, order.to) for order in orders.values()]
+    [(3, 1, 0), (5, 2, 1)]
+    """
+    keys = [*wanted, *(key for key in places if key not in wanted)]
+    found = {}
+    for key, home in zip(keys, _homes(keys, n_workers), strict=True):
+        order = places.get(key, Order(key, home))
+        place = wanted.get(key, home)
+        order = replace(order, to=STAY if place == order.worker else place)
+        if order != Order(key, home):
+            found[key] = order
+    return found
+
+
+def _homes(keys: Iterable[int], n_workers: int) -> list[int]:
+    found: list[int] = homes(np.array([*keys], np.uint64), n_workers).tolist()
+    return found
+
+
+ROW = np.dtype([("key", "<u8"), ("worker", "<i4"), ("to", "<i4"), ("since", "<i8")])
+
+
+@dataclass(frozen=True)
+class MoveLog:
+    """The moves of one operator, under a path or a URI."""
+
+    root: str
+
+    def export(
+        self, batch: int, plan_key: int, key: Sequence[Any], to: int, state: bytes | None
+    ) -> None:
+        """Write a state that leaves for a worker, None for nothing, all or nothing."""
+        data = b"" if state is None else seal(STATE, state)
+        path = self._moves / str(batch) / _name(plan_key, key, str(to))
+        write_whole(self._system, path, data)
+
+    def fetch(
+        self, batch: int, plan_key: int, key: Sequence[Any], worker: int, since: int
+    ) -> bytes | None:
+        """Return the state of a key that was exported in an earlier batch; note that it came."""
+        path = self._moves / str(since) / _name(plan_key, key, str(worker))
+        try:
+            data = self._read(path)
+            state = unseal(STATE, data) if data else None
+        except (FileNotFoundError, SealError) as error:
+            raise LostStateError(
+                f"{path}, the state of key {tuple(key)!r}: {error}; restore that file, and start "
+                "the query again"
+            ) from None
+        come = self._moves / str(batch) / _name(plan_key, key, COME)
+        write_whole(self._system, come, b"")
+        return state
+
+    def orders(self, batch: int, wanted: Callable[[], Mapping[int, int]], n_workers: int) -> Orders:
+        """Return what to do with keys in a batch; what is wanted is asked in its first try only."""
+        known = self._numbers(self._places)
+        if batch not in known:
+            earlier = [at for at in known if at < batch]
+            places = self._load(earlier[-1]) if earlier else {}
+            places = self._followed(places, earlier[-1] if earlier else 0, batch)
+            made = given(places, wanted(), n_workers)
+            rows = [(o.key, o.worker, o.to, o.since) for o in made.values()]
+            data = seal(PLACES, np.array(rows, ROW).tobytes())
+            write_whole(self._system, self._places / str(batch), data)
+            self._clean(earlier, made)
+        return self._load(batch)
+
+    def sizes(self, batch: int) -> tuple[int, int]:
+        """Return how many states left in a batch, and their bytes."""
+        infos = self._infos(self._moves / str(batch))
+        found = [info.size for info in infos if not info.base_name.endswith(COME) and info.size]
+        return len(found), sum(found)
+
+    def _followed(self, places: Orders, first: int, until: int) -> Orders:
+        """Return where keys are after the moves of some batches."""
+        places = dict(places)
+        for batch in self._numbers(self._moves):
+            if not first <= batch < until:
+                continue
+            moves = [name.split(".") for name in self._names(self._moves / str(batch))]
+            # A state that came and left again in one batch came first.
+            for text, _, to in sorted(moves, key=lambda move: move[2] != COME):
+                key = int(text, 16)
+                if to != COME:
+                    places[key] = Order(key, int(to), since=batch)
+                elif key in places:
+                    places[key] = replace(places[key], since=ARRIVED)
+        return places
+
+    def _clean(self, earlier: list[int], orders: Orders) -> None:
+        """Remove what no batch that may run again needs."""
+        for old in earlier[:-KEPT]:
+            remove(self._system, self._places / str(old))
+        if len(earlier) > KEPT:
+            awaited = {order.since for order in orders.values()}
+            for batch in self._numbers(self._moves):
+                if batch < earlier[-KEPT] and batch not in awaited:
+                    self._system.delete_dir(str(self._moves / str(batch)))
+
+    def _load(self, batch: int) -> Orders:
+        path = self._places / str(batch)
+        try:
+            rows = np.frombuffer(unseal(PLACES, self._read(path)), ROW)
+        except SealError as error:
+            raise LostStateError(
+                f"{path}, where states are: {error}; restore that file, and start the query again"
+            ) from None
+        return {row[0]: Order(*row) for row in rows.tolist()}
+
+    def _read(self, path: PurePosixPath) -> bytes:
+        with self._system.open_input_stream(str(path)) as file:
+            return bytes(file.read())
+
+    def _infos(self, folder: PurePosixPath) -> list[fs.FileInfo]:
+        selector = fs.FileSelector(str(folder), allow_not_found=True)
+        found = self._system.get_file_info(selector)
+        return [info for info in found if not info.base_name.startswith(".")]
+
+    def _names(self, folder: PurePosixPath) -> list[str]:
+        return [info.base_name for info in self._infos(folder)]
+
+    def _numbers(self, folder: PurePosixPath) -> list[int]:
+        return sorted(int(name) for name in self._names(folder) if name.isdigit())
+
+    @property
+    def _moves(self) -> PurePosixPath:
+        return PurePosixPath(self._located[1]) / "moves"
+
+    @property
+    def _places(self) -> PurePosixPath:
+        return PurePosixPath(self._located[1]) / "whereabouts"
+
+    @property
+    def _system(self) -> fs.FileSystem:
+        return self._located[0]
+
+    @cached_property
+    def _located(self) -> tuple[fs.FileSystem, str]:
+        return located(self.root)
+
+
+def _name(plan_key: int, key: Sequence[Any], last: str) -> str:
+    digest = hashlib.blake2b(repr(tuple(key)).encode(), digest_size=16).hexdigest()
+    return f"{plan_key % 2**64:016x}.{digest}.{last}"
