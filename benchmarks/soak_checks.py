@@ -43,9 +43,7 @@ def compare(folder: Path, exact: Totals) -> dict[str, int]:
     """
     rows: Counter[tuple[int, str]] = Counter()
     wrong = 0
-    for path in sorted(
-        {_local(entry["path"]) for entry in _entries(folder / "out/_spark_metadata")}
-    ):
+    for path in _committed(folder):
         for row in pq.ParquetFile(path).read().to_pylist():
             at = int(row["window"]["start"].timestamp()), row["key"]
             rows[at] += 1
@@ -56,6 +54,45 @@ def compare(folder: Path, exact: Totals) -> dict[str, int]:
         "wrong": wrong,
         "unexpected": len(rows.keys() - exact.keys()),
     }
+
+
+def compare_states(folder: Path) -> dict[str, int]:
+    """Return how many keys are missing, or have results that are missing, doubled or wrong.
+
+    A result tells how many records it is made of, and how many of them are new: so those of a key
+    follow one another without a gap.
+    """
+    exact: dict[str, list[int]] = {}
+    for path in sorted((folder / "in").glob("*.parquet")):
+        table = pq.read_table(path)
+        for key, x in zip(table["key"].to_pylist(), table["x"].to_pylist(), strict=True):
+            known = exact.setdefault(key, [0, 0])
+            known[0] += 1
+            known[1] += x
+    found: dict[str, list[tuple[int, int, int]]] = {}
+    for path in _committed(folder):
+        for row in pq.ParquetFile(path).read().to_pylist():
+            found.setdefault(row["key"], []).append((row["n"], row["added"], row["total"]))
+    gaps = wrong = 0
+    for key, rows in found.items():
+        reached = 0
+        for n, added, _ in sorted(rows):
+            gaps += n - added != reached
+            reached = n
+        wrong += list(max(rows)[::2]) != exact.get(key)
+    missing = len(exact.keys() - found.keys())
+    return {"missing": missing, "gaps": gaps, "wrong": wrong, "keys": len(exact)}
+
+
+def moved(folder: Path) -> int:
+    """Return how many states left their workers, by the metrics of the query."""
+    path = folder / ROUTER / "metrics.jsonl"
+    lines = path.read_text().splitlines() if path.exists() else []
+    return sum(json.loads(line)["moved_keys"] for line in lines)
+
+
+def _committed(folder: Path) -> list[Path]:
+    return sorted({_local(entry["path"]) for entry in _entries(folder / "out/_spark_metadata")})
 
 
 def router_heights(folder: Path) -> dict[str, int]:

@@ -6,13 +6,20 @@ Usage: python benchmarks/soak_query.py MASTER FOLDER SCHEME MODE
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import pandas as pd
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from unskew.spark import Balancer
 from unskew.spark import aggregates as agg
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import benchmarks.restless  # noqa: F401
 
 WORKERS = 8
 WINDOW_S = 60
@@ -57,10 +64,11 @@ def main() -> None:
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     checkpoint = f"{folder}/checkpoint"
-    balancer = Balancer(scheme, mode=mode, checkpoint=checkpoint)
+    moving = mode == "state"
+    balancer = Balancer(scheme, mode=None if moving else mode, checkpoint=checkpoint)
     try:
         query = (
-            balanced(spark, folder, balancer)
+            (counted if moving else balanced)(spark, folder, balancer)
             .writeStream.format("parquet")
             .option("path", f"{folder}/out")
             .option("checkpointLocation", checkpoint)
@@ -74,18 +82,42 @@ def main() -> None:
 
 
 def balanced(spark: SparkSession, folder: str, balancer: Balancer) -> DataFrame:
-    events = (
-        spark.readStream.schema("key string, x long, time timestamp")
-        .option("maxFilesPerTrigger", FILES_A_BATCH)
-        .parquet(f"{folder}/in")
-        .withWatermark("time", f"{WATERMARK_S} seconds")
-    )
     return balancer.aggregate(
-        events,
+        events(spark, folder).withWatermark("time", f"{WATERMARK_S} seconds"),
         "key",
         window=F.window("time", f"{WINDOW_S} seconds"),
         n=agg.count(),
         total=agg.sum("x"),
+    )
+
+
+def counted(spark: SparkSession, folder: str, balancer: Balancer) -> DataFrame:
+    return balancer.apply_in_pandas_with_state(
+        events(spark, folder),
+        "key",
+        function=count,
+        output="key string, added long, n long, total long",
+        state="n long, total long",
+        mode="append",
+    )
+
+
+def count(
+    key: tuple[Any, ...], chunks: Iterator[pd.DataFrame], state: Any
+) -> Iterator[pd.DataFrame]:
+    n, total = state.get if state.exists else (0, 0)
+    before = n
+    for chunk in chunks:
+        n, total = n + len(chunk), total + int(chunk["x"].sum())
+    state.update((n, total))
+    yield pd.DataFrame({"key": [key[0]], "added": [n - before], "n": [n], "total": [total]})
+
+
+def events(spark: SparkSession, folder: str) -> DataFrame:
+    return (
+        spark.readStream.schema("key string, x long, time timestamp")
+        .option("maxFilesPerTrigger", FILES_A_BATCH)
+        .parquet(f"{folder}/in")
     )
 
 

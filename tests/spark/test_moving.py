@@ -154,7 +154,7 @@ def test_orders_stay_those_of_the_first_try(tmp_path: Path) -> None:
     log.export(4, KEY, ("k",), away, b"state")
     assert log.orders(5, lambda: {}, WORKERS) == {KEY: Order(KEY, away, to=HOME, since=4)}
     assert log.sizes(4)[0] == 1
-    assert STAY == log.orders(6, lambda: {KEY: away}, WORKERS)[KEY].to
+    assert log.orders(6, lambda: {KEY: away}, WORKERS)[KEY].to == STAY
 
 
 @pytest.mark.parametrize("broken", ["lost", "cut", "whereabouts"])

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,35 +18,21 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.state import GroupStateTimeout
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
-from unskew.plan import Plan
-from unskew.planners import PLANNERS, Planner, Proposal, Statistics
-from unskew.planners.problem import Homes, Problem
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+import benchmarks.restless
+
+from unskew.planners import PLANNERS
 from unskew.spark import Balancer
 from unskew.workloads import Zipf
+
+assert benchmarks.restless.Restless.name in PLANNERS
 
 SCHEMA = "key string, x bigint, file bigint"
 OUTPUT = "key string, n bigint, chain bigint, file bigint"
 STATE = "n bigint, chain bigint"
-
-
-class Restless(Planner):
-    """Sends every key that it knows somewhere else, after every batch."""
-
-    name: ClassVar[str] = "restless"
-
-    def plan(self, statistics: Statistics, plan: Plan) -> Proposal:
-        problem = Problem.of(statistics, plan)
-        return problem.proposal(self._homes(problem), self.name, 0.0)
-
-    def _homes(self, problem: Problem) -> Homes:
-        rng = np.random.default_rng(problem.old.version)
-        return rng.integers(0, len(problem.capacities), len(problem.keys)).astype(np.int32)
-
-
-@pytest.fixture(autouse=True)
-def _restless(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(PLANNERS, "restless", Restless)
 
 
 def write_stream(folder: Path, files: int, keys: int, records: int) -> None:
@@ -88,7 +75,7 @@ Results = dict[Any, list[tuple[int, ...]]]
 
 
 class Sink:
-    """Collects results by key in order, and the batch of each; a batch that comes again counts once."""
+    """Collects results by batch; one that comes again counts once."""
 
     def __init__(self) -> None:
         self.batches: dict[int, list[Any]] = {}
@@ -164,3 +151,118 @@ def test_moved_keys_give_the_results_of_plain_spark(
     assert sum(found.moved_keys for found in metrics) >= least
     # No row waits; batches and files have the same numbers here.
     assert all(number == row["file"] for number, rows in sink.batches.items() for row in rows)
+
+
+def sessions(
+    key: tuple[Any, ...], chunks: Iterator[pd.DataFrame], state: Any
+) -> Iterator[pd.DataFrame]:
+    """Count the rows of a key until none come for a while: then say so, and forget."""
+    if state.hasTimedOut:
+        (n,) = state.get
+        state.remove()
+        yield pd.DataFrame({"key": [key[0]], "n": [n]})
+        return
+    (n,) = state.get if state.exists else (0,)
+    state.update((n + sum(map(len, chunks)),))
+    state.setTimeoutDuration(1500)
+
+
+def test_states_time_out_wherever_they_are(spark: SparkSession, tmp_path: Path) -> None:
+    write_stream(tmp_path / "in", 4, keys=40, records=400)
+    rows, sink, checkpoint = read(spark, tmp_path / "in"), Sink(), tmp_path / "chk"
+    balance = Balancer("restless", checkpoint=str(checkpoint))
+    found = balance.apply_in_pandas_with_state(
+        rows,
+        "key",
+        function=sessions,
+        output="key string, n bigint",
+        state="n bigint",
+        timeout=GroupStateTimeout.ProcessingTimeTimeout,
+    )
+    counts = spark.read.schema(SCHEMA).parquet(str(tmp_path / "in")).groupBy("key").count()
+    wanted = dict(map(tuple, counts.collect()))  # type: ignore[arg-type]
+
+    query = start(found, sink, checkpoint)
+    until = time.time() + 90
+    said: dict[Any, int] = {}
+    try:
+        while query.isActive and said != wanted and time.time() < until:
+            time.sleep(0.2)
+            said = {}
+            for rows_of in sink.batches.values():
+                for row in rows_of:
+                    said[row["key"]] = said.get(row["key"], 0) + row["n"]
+    finally:
+        query.stop()
+    assert query.exception() is None
+    assert said == wanted
+    assert sum(batch.moved_keys for batch in balance.metrics) > 0
+
+
+class Distinct(StatefulProcessor):
+    """Keeps a count, the last values and the files of a key, one in each kind of state."""
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self.count = handle.getValueState("count", "n bigint")
+        self.last = handle.getListState("last", "x bigint")
+        self.files = handle.getMapState("files", "file bigint", "n bigint")
+
+    def handleInputRows(  # noqa: N802
+        self,
+        key: Any,
+        rows: Iterator[pd.DataFrame],
+        timerValues: Any,  # noqa: N803
+    ) -> Iterator[pd.DataFrame]:
+        (n,) = self.count.get() or (0,)
+        for chunk in rows:
+            n += len(chunk)
+            self.last.appendList([(int(x),) for x in chunk["x"]])
+            self.last.put([*self.last.get()][-3:])
+            for file, count in chunk["file"].value_counts().items():
+                (before,) = self.files.getValue((file,)) or (0,)
+                self.files.updateValue((file,), (before + int(count),))
+        self.count.update((n,))
+        last = ",".join(str(x) for (x,) in self.last.get())
+        files = ",".join(f"{f}:{c}" for (f,), (c,) in sorted(self.files.iterator()))
+        yield pd.DataFrame({"key": [key[0]], "n": [n], "last": [last], "files": [files]})
+
+
+def test_processors_move_with_all_their_states(spark: SparkSession, tmp_path: Path) -> None:
+    write_stream(tmp_path / "in", 5, keys=30, records=300)
+    output, results = "key string, n bigint, last string, files string", []
+    for name in ("plain", "balanced"):
+        rows, sink = read(spark, tmp_path / "in"), Sink()
+        if name == "plain":
+            found = rows.groupBy("key").transformWithStateInPandas(
+                Distinct(), output, "update", "None"
+            )
+        else:
+            balance = Balancer("restless", checkpoint=str(tmp_path / name))
+            found = balance.transform_with_state_in_pandas(
+                rows, "key", processor=Distinct(), output=output
+            )
+        wait(start(found, sink, tmp_path / name), lambda batch: batch >= 4)
+        results.append(sink.by_key())
+    assert results[0] == results[1]
+    assert sum(batch.moved_keys for batch in balance.metrics) > 10
+
+
+def test_what_cannot_move_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    write_stream(tmp_path / "in", 1, keys=3, records=10)
+    rows = read(spark, tmp_path / "in")
+    given: dict[str, Any] = {"function": chained, "output": OUTPUT, "state": STATE}
+    with pytest.raises(ValueError, match=r"w-choices splits keys.*use a planner like 'mixed'"):
+        Balancer("w-choices", checkpoint=str(tmp_path)).apply_in_pandas_with_state(
+            rows, "key", **given
+        )
+    batch = spark.read.schema(SCHEMA).parquet(str(tmp_path / "in"))
+    with pytest.raises(ValueError, match="in a batch use applyInPandas"):
+        Balancer("mixed", checkpoint=str(tmp_path)).apply_in_pandas_with_state(
+            batch, "key", **given
+        )
+    with pytest.raises(ValueError, match=r"give Balancer\(..., checkpoint=...\)"):
+        Balancer("mixed").apply_in_pandas_with_state(rows, "key", **given)
+    with pytest.raises(TypeError, match="a schema has names and types"):
+        Balancer("mixed", checkpoint=str(tmp_path)).apply_in_pandas_with_state(
+            rows, "key", **{**given, "output": "bigint"}
+        )

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import uuid
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.state import GroupStateTimeout
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from pyspark.sql.types import DataType, StructType
 
 from unskew.planners import PLANNERS, read_planners
@@ -18,7 +19,7 @@ from unskew.routers import Scheme, read_schemes
 from unskew.spark.aggregates import Aggregate
 from unskew.spark.checkpoint import PARTITIONS, checkpoint_partitions
 from unskew.spark.combiners import Combined, accumulated
-from unskew.spark.costs import COST
+from unskew.spark.costs import COST, without_costs
 from unskew.spark.files import check_writable
 from unskew.spark.keys import ColumnOrName, key_columns, key_id
 from unskew.spark.metrics import BatchMetrics, Guide, Watch, watch
@@ -30,9 +31,10 @@ from unskew.spark.plan_source import HERALDED
 from unskew.spark.planned import CLASSIFYING, PlannedRoute, local_table, strategy_of
 from unskew.spark.planning import Memory, Planning
 from unskew.spark.plans import PlanFolder
+from unskew.spark.processors import MovingProcessor
 from unskew.spark.running import LATEST, SEEN, check_allowed, keep_latest
 from unskew.spark.state_files import StateFiles
-from unskew.spark.stateful import Function, Operator, without_costs
+from unskew.spark.stateful import Function, Operator, as_struct
 from unskew.spark.whereabouts import MoveLog
 from unskew.state import whole, within
 
@@ -190,6 +192,35 @@ class Balancer:
             As Spark's ``func``, ``outputStructType``, ``stateStructType``, ``outputMode`` and
             ``timeoutConf``. The function is given a state with the methods of GroupState.
         """
+        kinds = as_struct(output), as_struct(state)
+        return self._stateful(df, keys, lambda log: Operator(function, *kinds, timeout, log), mode)
+
+    def transform_with_state_in_pandas(
+        self,
+        df: DataFrame,
+        *keys: str,
+        processor: StatefulProcessor,
+        output: StructType | str,
+        mode: str = "update",
+        time_mode: str = "None",
+    ) -> DataFrame:
+        """Return what a processor with states makes of each key: transformWithStateInPandas.
+
+        As `apply_in_pandas_with_state`; values, lists, maps and timers move with the key. Times to
+        live start anew where they come to.
+        """
+        kind = as_struct(output)
+        return self._stateful(
+            df, keys, lambda log: MovingProcessor(processor, kind, time_mode, log), mode
+        )
+
+    def _stateful(
+        self,
+        df: DataFrame,
+        keys: Sequence[str],
+        wrapped: Callable[[MoveLog], Operator | MovingProcessor],
+        mode: str,
+    ) -> DataFrame:
         if not df.isStreaming:
             raise ValueError("state is kept in streaming queries; in a batch use applyInPandas")
         if self._scheme_name not in (*PLANNERS, "key"):
@@ -200,15 +231,14 @@ class Balancer:
         columns = key_columns(df, keys)
         route = PlannedRoute(columns, columns, self.n_workers(df))
         root = self._beside_checkpoint()
-        folder, moves = PlanFolder(f"{root}/plans"), MoveLog(root)
-        rows = route.moving(df, folder.root, moves.root)
-        guide = Guide()
+        folder, log = PlanFolder(f"{root}/plans"), MoveLog(root)
+        rows, guide = route.moving(df, folder.root, log.root), Guide()
         if isinstance(self._scheme, str):
             (planner,) = read_planners(self._scheme).values()
-            guide = Moving(planner, folder, moves, Memory(route.n_workers, self.decay))
+            guide = Moving(planner, folder, log, Memory(route.n_workers, self.decay))
         costs = f"unskew costs of {self.name} {uuid.uuid4().hex}"
         rows = self._watched(rows, route, guide, root, costs=costs).drop(DRAWN)
-        operator = Operator(function, _struct(output), _struct(state), timeout, moves)
+        operator = wrapped(log)
         rows = (route.with_heralds(rows) if operator.times_out else rows).drop(HERALDED)
         found = operator.apply(rows, keys, mode)
         return without_costs(found.observe(costs, F.collect_list(COST).alias("costs")))
@@ -396,12 +426,6 @@ def _check_names(keys: Sequence[str], aggregates: Mapping[str, Aggregate | Colum
         parts = aggregate.parts(name) if isinstance(aggregate, Aggregate) else []
         for taken in {name, *parts} & {*keys, SLOT, "window"}:
             raise ValueError(f"{taken!r} is a key, slot or window: give {name} another name")
-
-
-def _struct(given: StructType | str) -> StructType:
-    found = StructType.fromDDL(given) if isinstance(given, str) else given
-    assert isinstance(found, StructType)
-    return found
 
 
 def _plain(aggregate: Aggregate | Column) -> Column:

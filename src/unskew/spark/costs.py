@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyspark import TaskContext
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
-COST = "__unskew_cost"
-"""The column of results that has costs, in rows of their own."""
+if TYPE_CHECKING:
+    import pandas as pd
+
+COST, ALONE = "__unskew_cost", "!"
+"""The column of results that has costs, and what they begin with in a row without a result."""
 PART, LEAST_S = 0.01, 0.005
 """A key is reported if it took this part of the time that its task has run for, and no less."""
 
@@ -40,9 +45,36 @@ def read_costs(texts: Iterable[str]) -> dict[int, Cost]:
     """
     found = {}
     for text in texts:
-        key, records, seconds, state_bytes = text.split(",")
+        key, records, seconds, state_bytes = text.removeprefix(ALONE).split(",")
         found[int(key)] = Cost(int(records), float(seconds), int(state_bytes))
     return found
+
+
+def with_costs(
+    results: Iterable[pd.DataFrame], names: Iterable[str], finish: Callable[[], str | None]
+) -> Iterator[pd.DataFrame]:
+    """Pass results on, with a cost in the last row, or in one of its own if there is none.
+
+    ``finish`` is called when there are no more results, and returns the cost, if any.
+    """
+    import pandas as pd  # not needed by tasks that only read plans
+
+    last: pd.DataFrame | None = None
+    for result in results:
+        if last is not None:
+            yield last.assign(**{COST: None})
+        last = result if len(result) else last
+    cost = finish()
+    if last is not None:
+        yield last.assign(**{COST: [None] * (len(last) - 1) + [cost]})
+    elif cost is not None:
+        yield pd.DataFrame({**{name: [None] for name in names}, COST: [ALONE + cost]})
+
+
+def without_costs(results: DataFrame) -> DataFrame:
+    """Return the user's results only."""
+    alone = F.coalesce(F.col(COST).startswith(ALONE), F.lit(False))
+    return results.filter(~alone).drop(COST)
 
 
 class Meter:
@@ -72,7 +104,7 @@ class Meter:
 
     @property
     def matters(self) -> bool:
-        """Whether the key took a part of its task's time that is worth a report."""
+        """Whether the key took a part of its task's time that is worth to be told."""
         return self.records > 0 and self.seconds >= max(LEAST_S, PART * _running_s())
 
 

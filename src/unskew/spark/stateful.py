@@ -10,11 +10,10 @@ from typing import Any, NoReturn
 
 import pandas as pd
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from unskew.spark.costs import COST, Cost, Meter
+from unskew.spark.costs import COST, Cost, Meter, with_costs
 from unskew.spark.moving import ARRIVED, SINCE, TO, Held, Orders, Transfer
 from unskew.spark.observed import ID
 from unskew.spark.placement import SLOT
@@ -132,8 +131,8 @@ class Operator:
 
     def apply(self, rows: DataFrame, keys: Sequence[str], mode: str) -> DataFrame:
         """Return the results, with what keys cost in rows of their own, in the column `COST`."""
-        out = StructType([*map(_nullable, self.output), StructField(COST, StringType())])
-        kept = StructType([*map(_nullable, self.state)])
+        out = StructType([*map(nullable, self.output), StructField(COST, StringType())])
+        kept = StructType([*map(nullable, self.state)])
         for name in OF_EXPECTED if self.times_out else ():
             kept.add(name, LongType())
         users = (name for name in rows.columns if name not in OURS)
@@ -172,13 +171,15 @@ class Operator:
                 yield from meter.timed(self.function(key, meter.counted(rows), seen))
                 held.state = seen.value
 
-        for result in Transfer(export, fetch).step(held, batch, orders, process):
-            yield result.assign(**{COST: None})
-        self._keep(group, held, seen, plan_key)
-        if meter.matters:
-            cost = Cost(meter.records, meter.seconds, len(pickle.dumps(seen.value)))
-            text = cost.text(plan_key)
-            yield pd.DataFrame({**{name: [None] for name in self.output.names}, COST: [text]})
+        def finish() -> str | None:
+            self._keep(group, held, seen, plan_key)
+            if not meter.matters:
+                return None
+            size = len(pickle.dumps(seen.value))
+            return Cost(meter.records, meter.seconds, size).text(plan_key)
+
+        results = Transfer(export, fetch).step(held, batch, orders, process)
+        return with_costs(results, self.output.names, finish)
 
     def _held(self, group: GroupState) -> tuple[Held, int]:
         if not group.exists:
@@ -209,10 +210,16 @@ class Operator:
             group.setTimeoutDuration(max(1, at - group.getCurrentProcessingTimeMs()))
 
 
-def _nullable(field: StructField) -> StructField:
+def nullable(field: StructField) -> StructField:
+    """Return a field that may be null: rows with costs have nothing else."""
     return StructField(field.name, field.dataType, True, field.metadata)
 
 
-def without_costs(results: DataFrame) -> DataFrame:
-    """Return the user's results only."""
-    return results.filter(F.col(COST).isNull()).drop(COST)
+def as_struct(given: StructType | str) -> StructType:
+    """Return a schema that may be given as text."""
+    found = StructType.fromDDL(given) if isinstance(given, str) else given
+    if not isinstance(found, StructType):
+        raise TypeError(
+            f"a schema has names and types, as in 'key string, n bigint', got {given!r}"
+        )
+    return found
