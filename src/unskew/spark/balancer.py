@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -15,37 +13,31 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from pyspark.sql.types import DataType, StructType
 
 from unskew.planners import PLANNERS, read_planners
-from unskew.routers import Scheme, read_schemes
 from unskew.spark.aggregates import Aggregate
-from unskew.spark.checkpoint import PARTITIONS, checkpoint_partitions
 from unskew.spark.combiners import Combined, accumulated
 from unskew.spark.costs import COST, without_costs
-from unskew.spark.files import check_writable
-from unskew.spark.keys import ColumnOrName, key_columns, key_id
-from unskew.spark.metrics import BatchMetrics, Guide, Watch, watch
+from unskew.spark.keys import key_columns
+from unskew.spark.metrics import Guide
 from unskew.spark.moves import Moving
-from unskew.spark.observed import DRAWN, ID, RARELY, name_column, sampled, sketches
-from unskew.spark.online import Routers, slot_udf
-from unskew.spark.placement import SLOT, worker_column
+from unskew.spark.observed import DRAWN
+from unskew.spark.placement import SLOT
 from unskew.spark.plan_source import HERALDED
-from unskew.spark.planned import CLASSIFYING, PlannedRoute, local_table, strategy_of
-from unskew.spark.planning import Memory, Planning
+from unskew.spark.planned import PlannedRoute
+from unskew.spark.planning import Memory
 from unskew.spark.plans import PlanFolder
 from unskew.spark.processors import MovingProcessor
+from unskew.spark.routing import Routing
 from unskew.spark.running import LATEST, SEEN, check_allowed, keep_latest
-from unskew.spark.state_files import StateFiles
 from unskew.spark.stateful import Function, Operator, as_struct
 from unskew.spark.whereabouts import MoveLog
-from unskew.state import whole, within
+from unskew.spark.windows import WINDOW, duration_us
 
-MODES = ("planned", "online")
-KEPT = 1000
 WHOLE = ("key", "consistent")
 """Routers that have a key on one worker, whatever the source and whatever came before."""
 
 
 @dataclass(frozen=True)
-class Balancer:
+class Balancer(Routing):
     """Keeps the workers of keyed operators balanced.
 
     Parameters
@@ -72,104 +64,6 @@ class Balancer:
         What became of the last thousand micro-batches. They are also lines of JSON in the
         checkpoint (``unskew/<name>/metrics.jsonl``) and in the log ``unskew.spark``.
     """
-
-    scheme: str = "w-choices"
-    workers: int | None = None
-    mode: str | None = None
-    checkpoint: str | None = None
-    name: str = "router"
-    decay: float = 0.5
-    metrics: deque[BatchMetrics] = field(
-        default_factory=lambda: deque(maxlen=KEPT), init=False, repr=False, compare=False
-    )
-    _scheme: Scheme | str = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        if self.workers is not None:
-            whole("workers", self.workers, 1)
-        within("decay", self.decay, 0.0, 1.0)
-        if self.mode not in (None, *MODES):
-            raise ValueError(f"mode must be one of {', '.join(MODES)}, got {self.mode!r}")
-        planner = self._scheme_name in PLANNERS
-        named = list(read_planners(self.scheme)) if planner else read_schemes(self.scheme)
-        if len(named) != 1:
-            raise ValueError(f"a balancer has one scheme, got {self.scheme}")
-        object.__setattr__(self, "_scheme", named[0])
-        if isinstance(named[0], Scheme):
-            named[0].router(self.workers or 2, **named[0].given)  # refuses bad parameters
-        if planner and self.mode == "online":
-            raise ValueError(f"{self.scheme} plans between batches: use mode='planned'")
-        if self.mode == "planned":
-            strategy_of(self._scheme, 1)
-
-    @property
-    def planned(self) -> bool:
-        """Whether rows are routed by a plan."""
-        if isinstance(self._scheme, str):
-            return True
-        able = self._scheme_name in (*CLASSIFYING, "key", "shuffle")
-        return able if self.mode is None else self.mode == "planned"
-
-    def route(
-        self, df: DataFrame, *keys: ColumnOrName, before: Sequence[ColumnOrName] = ()
-    ) -> DataFrame:
-        """Return the rows with a ``slot``: an operator grouped by the keys and it is balanced.
-
-        Group by the columns of ``before`` (a window, say), then the keys, then the slot, in this
-        order: Spark's hash of them sends each row to the worker that the scheme chose.
-        """
-        columns = key_columns(df, keys)
-        grouping = [*(key_columns(df, before) if before else []), *columns]
-        route = PlannedRoute(columns, grouping, self.n_workers(df))
-        root = self._beside_checkpoint() if df.isStreaming else None
-        how = self._planned if self.planned else self._online
-        routed, guide = how(df, route, root)
-        if root is not None:
-            routed = self._watched(routed, route, guide, root)
-        return routed.drop(ID, DRAWN)
-
-    def _online(
-        self, df: DataFrame, route: PlannedRoute, root: str | None
-    ) -> tuple[DataFrame, Guide]:
-        assert isinstance(self._scheme, Scheme)
-        files = None if root is None else StateFiles(root)
-        slots = slot_udf(self._scheme, route.n_workers, files)
-        routed = df.withColumn(SLOT, slots(key_id(route.columns), F.hash(*route.grouping)))
-        guide = Guide() if files is None else Routers(self._scheme, route.n_workers, files)
-        return routed.withColumn(DRAWN, F.rand(seed=0)), guide
-
-    def _planned(
-        self, df: DataFrame, route: PlannedRoute, root: str | None
-    ) -> tuple[DataFrame, Guide]:
-        strategy = strategy_of(self._scheme, route.n_workers)
-        if strategy is None:
-            spread = self._scheme_name == "shuffle"
-            return (route.over_all(df) if spread else route.by_hash(df)), Guide()
-        if root is None:
-            plan = route.learned(df, strategy)
-            return route.by_table(df, local_table(df, plan)), Guide()
-        folder = PlanFolder(f"{root}/plans")
-        planning = Planning(strategy, folder, Memory(route.n_workers, self.decay))
-        return route.by_folder(df, folder.root), planning
-
-    def _watched(
-        self,
-        df: DataFrame,
-        route: PlannedRoute,
-        guide: Guide,
-        root: str,
-        costs: str | None = None,
-    ) -> DataFrame:
-        """Return the rows, observed, and listen to what is observed from now on."""
-        load = worker_column(route.grouping, F.col(SLOT), route.n_workers)
-        key = F.col(ID) if ID in df.columns else key_id(route.columns)
-        name = f"unskew {self.name} {uuid.uuid4().hex}"
-        homes = {"homes": route.home} if self.planned else {}
-        seen = sampled(df, hot=key, loads=load, **homes)
-        seen = sampled(seen, RARELY, names=name_column(key, route.columns))
-        looking = Watch(guide, route.n_workers, self.metrics, f"{root}/metrics.jsonl", costs)
-        watch(df.sparkSession, name, looking)
-        return seen.observe(name, *sketches(seen, route.n_workers)).select(df.columns)
 
     def apply_in_pandas_with_state(
         self,
@@ -257,15 +151,16 @@ class Balancer:
         `merge` them when they are read.
 
         A plain column like ``F.median("x")`` stands for an aggregate that cannot be merged: it is
-        refused if the scheme may have a key on several workers.
+        refused if the scheme may have a key on several workers. By a planner, a window then keeps
+        the plan that was in force when it opened, so that its keys stay whole.
         """
         _check_names(keys, aggregates)
         whole = {name: a for name, a in aggregates.items() if isinstance(a, Column)}
         if whole:
-            self._refuse_splitting(df, *whole)
+            self._refuse_splitting(df, window, *whole)
             grouping = [*_window(window), *keys]
             columns = [_plain(a).alias(name) for name, a in aggregates.items()]
-            routed = self._routed(df, keys, window)
+            routed = self._routed(df, keys, window, whole=True)
             return routed.groupBy(*grouping, SLOT).agg(*columns).drop(SLOT)
         mergeable = {name: a for name, a in aggregates.items() if isinstance(a, Aggregate)}
         if not df.isStreaming or window is not None:
@@ -342,68 +237,35 @@ class Balancer:
             results.append(_result(aggregate, merged, kind, partials.isStreaming).alias(name))
         return partials.groupBy(*keys).agg(*merges).select(*keys, *results)
 
-    def _routed(self, df: DataFrame, keys: Sequence[str], window: Column | None) -> DataFrame:
+    def _routed(
+        self, df: DataFrame, keys: Sequence[str], window: Column | None, whole: bool = False
+    ) -> DataFrame:
         for key in keys:
             if key not in df.columns and key.partition(".")[0] in df.columns:
                 raise ValueError(
                     f"make a column of {key!r} first: withColumn('name', col({key!r}))"
                 )
         if window is not None:
-            if "window" in df.columns:
+            if WINDOW in df.columns:
                 raise ValueError("there is a column 'window' already: rename it, it will be made")
-            df = df.withColumn("window", window)
+            if whole and df.isStreaming and self._scheme_name in PLANNERS:
+                length_us = duration_us(df, window)
+                return self.route_windows(df.withColumn(WINDOW, window), *keys, length_us=length_us)
+            df = df.withColumn(WINDOW, window)
         return self.route(df, *keys, before=_window(window))
 
-    def _refuse_splitting(self, df: DataFrame, *names: str) -> None:
+    def _refuse_splitting(self, df: DataFrame, window: Column | None, *names: str) -> None:
         if self._scheme_name in WHOLE:
             return
-        if self._scheme_name in PLANNERS and not df.isStreaming:
+        if self._scheme_name in PLANNERS and (window is not None or not df.isStreaming):
             return
         moves = "moves keys between workers" if self._scheme_name in PLANNERS else "splits keys"
         raise ValueError(
             f"{', '.join(names)} cannot be merged, and {self.scheme} {moves}: use a ready-made "
             "aggregate of unskew.spark.aggregates, write it as a CombineFn for combine(...), or "
-            "keep keys whole by the scheme 'key', in a batch also by a planner like 'mixed'"
+            "keep keys whole: by the scheme 'key', in windows or a batch also by a planner like "
+            "'mixed'; in a stream without windows, use apply_in_pandas_with_state"
         )
-
-    @property
-    def _scheme_name(self) -> str:
-        return self.scheme.partition(":")[0].strip()
-
-    def n_workers(self, df: DataFrame) -> int:
-        """Return how many workers there are: the shuffle partitions."""
-        session = int(df.sparkSession.conf.get(PARTITIONS) or 200)
-        fixed = checkpoint_partitions(self.checkpoint) if self.checkpoint else None
-        if df.isStreaming and fixed not in (None, session):
-            raise ValueError(
-                f"the checkpoint {self.checkpoint} was begun with {fixed} shuffle partitions, the "
-                f"session has {session}: set {PARTITIONS} to {fixed}, or begin a new checkpoint"
-            )
-        if self.workers is not None and self.workers != session:
-            raise ValueError(
-                f"workers={self.workers}, but spark.sql.shuffle.partitions is {session}: "
-                "a worker is a shuffle partition, so set that to the same"
-            )
-        return session
-
-    def _beside_checkpoint(self) -> str:
-        if self.checkpoint is None:
-            raise ValueError(
-                "routing a stream keeps its state beside the query's checkpoint: "
-                "give Balancer(..., checkpoint=...) the query's checkpointLocation"
-            )
-        # Tasks may run in another folder than the driver.
-        local = ":" not in self.checkpoint
-        checkpoint = str(Path(self.checkpoint).absolute()) if local else self.checkpoint
-        root = f"{checkpoint}/unskew/{self.name}"
-        try:
-            check_writable(root)
-        except OSError as error:
-            raise ValueError(
-                f"routing a stream keeps its state beside the query's checkpoint, but {root} "
-                f"cannot be written: {error}"
-            ) from None
-        return root
 
 
 def _result(
@@ -433,4 +295,4 @@ def _plain(aggregate: Aggregate | Column) -> Column:
 
 
 def _window(window: Column | None) -> list[str]:
-    return [] if window is None else ["window"]
+    return [] if window is None else [WINDOW]

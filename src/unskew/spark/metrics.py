@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import MutableSequence, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime
 from typing import Any
 from weakref import WeakKeyDictionary, ref
 
@@ -101,6 +102,9 @@ class Guide:
     def learn(self, batch: Observed) -> None:
         """Take in what was observed of a batch."""
 
+    def tell(self, batch: Observed, watermark_us: int) -> None:
+        """Take in how far time has come, after each batch, also an empty one."""
+
     def workers(self, key: int) -> list[int]:
         """Return the workers that a key may be on now; none if its hash tells."""
         return []
@@ -147,6 +151,7 @@ class Watch:
             number=progress.batchId,
             costs={} if costs is None else read_costs(fields(costs)["costs"]),
         )
+        self.guide.tell(batch, _watermark_us(progress))
         if not batch.records:
             return
         try:
@@ -181,6 +186,11 @@ class Watch:
         self.kept.append(found)
         log.info("%s", found)
         append_line(self.path, found.to_json())
+
+
+def _watermark_us(progress: StreamingQueryProgress) -> int:
+    text = (progress.eventTime or {}).get("watermark", "1970-01-01T00:00:00.000Z")
+    return round(datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp() * 1e6)
 
 
 class Listener(StreamingQueryListener):

@@ -16,6 +16,7 @@ from unskew.spark.costs import Cost
 TRACKED = 500
 NAMED = 20
 ID, DRAWN, SEEN = "__unskew_id", "__unskew_drawn", "__unskew_seen_"
+LATEST = "__unskew_time"
 SAMPLE = 0.25
 """The part of the rows that is looked at: a sketch costs more than all the rest of routing."""
 RARELY = SAMPLE / 8
@@ -44,8 +45,9 @@ def sketches(df: DataFrame, n_workers: int) -> list[Column]:
     sizes = {"hot": (TRACKED, 20 * TRACKED), "names": (NAMED, 20 * NAMED)}
     workers = (n_workers, max(n_workers + 1, 100))
     found = [name.removeprefix(SEEN) for name in df.columns if name.startswith(SEEN)]
+    times = [F.max(LATEST).alias("latest")] if LATEST in df.columns else []
     tops = (_top(F.col(f"{SEEN}{name}"), *sizes.get(name, workers)).alias(name) for name in found)
-    return [F.count(F.lit(1)).alias("records"), *tops]
+    return [F.count(F.lit(1)).alias("records"), *times, *tops]
 
 
 def name_column(key: Column, columns: Sequence[Column]) -> Column:
@@ -72,6 +74,8 @@ class Observed:
         Of the batch.
     costs
         What keys cost, where tasks measure that.
+    latest_us
+        The latest time in the batch, where that is looked at, in microseconds.
     """
 
     records: int
@@ -81,6 +85,7 @@ class Observed:
     names: dict[int, str]
     number: int = 0
     costs: dict[int, Cost] = field(default_factory=dict)
+    latest_us: int | None = None
 
     @classmethod
     def of(cls, row: Any, n_workers: int) -> Observed:
@@ -96,6 +101,7 @@ class Observed:
             scale * homes,
             scale * loads,
             {int(key): name for key, _, name in named},
+            latest_us=found.get("latest"),
         )
 
 

@@ -11,14 +11,19 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from unskew.murmur import targets
+from unskew.sealed import SealError
 from unskew.spark.moving import SINCE, STAY, TO
 from unskew.spark.observed import ID
 from unskew.spark.plans import PlanFolder, SplitPlan
+from unskew.spark.schedule import Schedule, ScheduleError
 from unskew.spark.tasks import micro_batch
 from unskew.spark.whereabouts import MoveLog
 
-TARGETS, HERALDED = "__unskew_targets", "__unskew_heralded"
+TARGETS, HERALDED, SERVING = "__unskew_targets", "__unskew_heralded", "__unskew_serving"
 SCHEMA = f"{ID} bigint, {TARGETS} array<bigint>"
+TERMS = (
+    f"{ID} bigint, {SERVING} array<struct<since: bigint, until: bigint, targets: array<bigint>>>"
+)
 MOVING = f"{SCHEMA}, {TO} int, {HERALDED} bigint, {SINCE} bigint"
 
 
@@ -42,12 +47,18 @@ class PlanTable(DataSource):
         return "unskew_plan"
 
     def schema(self) -> str:
-        """Return keys and targets, and what to do with their states if these move."""
+        """Return keys and targets; what to do with states if these move; or when plans hold."""
+        if "schedule" in self.options:
+            return TERMS
         return MOVING if "moves" in self.options else SCHEMA
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return what reads the folder of the option ``path``; states move by ``moves``."""
         path, moves = self.options["path"], self.options.get("moves")
+        if "schedule" in self.options:
+            return _TermsReader(
+                path, Schedule(self.options["schedule"], int(self.options["horizon"]))
+            )
         if moves is None:
             return _PlanReader(path)
         return _OrdersReader(path, moves, int(self.options["workers"]))
@@ -61,6 +72,53 @@ class _PlanReader(DataSourceReader):
         plan = PlanFolder(self.path).latest()
         if plan is not None:
             yield from plan_table(plan).to_batches()
+
+
+class _TermsReader(DataSourceReader):
+    def __init__(self, path: str, schedule: Schedule) -> None:
+        self.path, self.schedule = path, schedule
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        newest, serving = PlanFolder(self.path).latest(), self.schedule.serving
+        if newest is not None:
+            serving.save(newest)
+        terms = self.schedule.terms(micro_batch(), newest.version if newest else 0)
+        plans = {term.version: targets_of(serving, term.version) for term in terms}
+        keys = sorted({key for plan in plans.values() for key in plan})
+        rows = [
+            [
+                {"since": t.since, "until": t.until, "targets": plans[t.version].get(key)}
+                for t in terms
+            ]
+            for key in keys
+        ]
+        kind = pa.struct(
+            {"since": pa.int64(), "until": pa.int64(), "targets": pa.list_(pa.int64())}
+        )
+        ids = pa.array(np.array(keys, np.uint64).view(np.int64))
+        yield pa.record_batch({ID: ids, SERVING: pa.array(rows, pa.list_(kind))})
+
+
+def targets_of(folder: PlanFolder, version: int) -> dict[int, list[int]]:
+    """Return the keys of a plan with their targets; none for version 0."""
+    if not version:
+        return {}
+    try:
+        table = plan_table(folder.load(version))
+    except (SealError, OSError) as error:
+        raise ScheduleError(
+            f"plan {folder.root}/{version} serves windows, but cannot be read: {error}; restore "
+            "that file, and start the query again"
+        ) from None
+    keys = table[ID].to_numpy().view(np.uint64).tolist()
+    return dict(zip(keys, table[TARGETS].to_pylist(), strict=True))
+
+
+def read_terms(spark: SparkSession, path: str, schedule: Schedule) -> DataFrame:
+    """Return the table of when which plan holds, for each key of any plan still in use."""
+    spark.dataSource.register(PlanTable)
+    reader = spark.read.format("unskew_plan").option("path", path)
+    return reader.option("schedule", schedule.root).option("horizon", schedule.horizon_us).load()
 
 
 class _OrdersReader(DataSourceReader):

@@ -15,9 +15,18 @@ from unskew.spark.hot_keys import Classified, Planned, Strategy
 from unskew.spark.moving import ARRIVED, HERALD, SINCE, STAY, TO
 from unskew.spark.observed import DRAWN, ID, Observed, sampled, sketches
 from unskew.spark.placement import SLOT, slot_column, worker_column
-from unskew.spark.plan_source import HERALDED, TARGETS, plan_table, read_orders, read_plan
+from unskew.spark.plan_source import (
+    HERALDED,
+    SERVING,
+    TARGETS,
+    plan_table,
+    read_orders,
+    read_plan,
+    read_terms,
+)
 from unskew.spark.planning import Memory
 from unskew.spark.plans import SplitPlan
+from unskew.spark.schedule import Schedule
 
 CLASSIFYING = ("d-choices", "w-choices", "round-robin-head", "dstream", "fish")
 """Schemes whose hot keys can be planned for."""
@@ -71,6 +80,17 @@ class PlannedRoute:
         """Return the rows with slots by the plan in a table, and what they were drawn by."""
         joined = df.withColumn(ID, plan_key(self.columns)).join(F.broadcast(table), ID, "left")
         return self._with_slot(joined, F.col(TARGETS)).drop(TARGETS)
+
+    def by_schedule(
+        self, df: DataFrame, plans: str, schedule: Schedule, start: Column
+    ) -> DataFrame:
+        """Return the rows with slots by the plan that holds for the start of their window."""
+        table = F.broadcast(read_terms(df.sparkSession, plans, schedule))
+        joined = df.withColumn(ID, plan_key(self.columns)).join(table, ID, "left")
+        at = F.unix_micros(start)
+        holding = F.filter(SERVING, lambda term: (term["since"] <= at) & (at < term["until"]))
+        chosen = joined.withColumn(TARGETS, F.get(holding, F.lit(0))["targets"]).drop(SERVING)
+        return self._with_slot(chosen, F.col(TARGETS)).drop(TARGETS)
 
     def moving(self, df: DataFrame, plans: str, moves: str) -> DataFrame:
         """Return the rows with slots by where the states of keys are, and what to do with these."""

@@ -12,6 +12,7 @@ from unskew.spark.hot_keys import Measured, Strategy
 from unskew.spark.metrics import Guide
 from unskew.spark.observed import TRACKED, Observed
 from unskew.spark.plans import PlanFolder, SplitPlan
+from unskew.spark.schedule import Schedule
 
 
 @dataclass
@@ -79,3 +80,23 @@ class Planning(Guide):
     def seconds(self, batch: int) -> float:
         """Return what the last plan took."""
         return self._took
+
+
+class TimedPlanning(Planning):
+    """Planning for windows: each keeps the plan that was in force when it opened.
+
+    Parameters
+    ----------
+    schedule
+        Is told how far time has come.
+    """
+
+    def __init__(
+        self, strategy: Strategy, folder: PlanFolder, memory: Memory, schedule: Schedule
+    ) -> None:
+        super().__init__(strategy, folder, memory)
+        self.schedule = schedule
+
+    def tell(self, batch: Observed, watermark_us: int) -> None:
+        """Pass on how far time has come."""
+        self.schedule.tell(batch.number, batch.latest_us, watermark_us)

@@ -114,13 +114,18 @@ class PlanFolder:
         for old in self._versions(system, path)[:-KEPT]:
             remove(system, PurePosixPath(path) / str(old))
 
+    def load(self, version: int) -> SplitPlan:
+        """Return a plan; a broken one is an error."""
+        system, path = located(self.root)
+        with system.open_input_stream(f"{path}/{version}") as file:
+            return SplitPlan.from_bytes(file.read())
+
     def latest(self) -> SplitPlan | None:
         """Return the newest plan that can be read; broken ones are reported and passed over."""
         system, path = located(self.root)
         for version in reversed(self._versions(system, path)):
             try:
-                with system.open_input_stream(f"{path}/{version}") as file:
-                    return SplitPlan.from_bytes(file.read())
+                return self.load(version)
             except (SealError, OSError) as error:
                 log.warning("plan %s/%s is passed over: %s", path, version, error)
         return None

@@ -26,8 +26,7 @@ from pyspark.sql.streaming.stateful_processor import (
 from pyspark.sql.types import StringType, StructField, StructType
 
 from unskew.spark.costs import COST, Cost, Meter, with_costs
-from unskew.spark.moving import ARRIVED, SINCE, TO, Held, Orders, Transfer
-from unskew.spark.observed import ID
+from unskew.spark.moving import ARRIVED, Held, Orders, Transfer
 from unskew.spark.placement import SLOT
 from unskew.spark.stateful import OURS, nullable
 from unskew.spark.tasks import micro_batch, partition_and_batch
@@ -153,7 +152,8 @@ class MovingProcessor(StatefulProcessor):
     ) -> Iterator[pd.DataFrame]:
         """Do what a micro-batch brings to a key at this worker."""
         first = next(rows)
-        plan_key, to, since = (int(first[name].iat[0]) for name in (ID, TO, SINCE))
+        # Spark renames columns that begin with an underscore.
+        plan_key, _, to, since = (int(first.iat[0, -i]) for i in range(len(OURS), 0, -1))
         chunks = (chunk.iloc[:, : -len(OURS)] for chunk in chain([first], rows))
         meter = Meter()
         known = since == ARRIVED or not self.carrier.empty

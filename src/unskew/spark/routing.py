@@ -1,0 +1,194 @@
+"""Routing rows: a slot for each, by a scheme, and what became of it."""
+
+from __future__ import annotations
+
+import uuid
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from unskew.planners import PLANNERS, read_planners
+from unskew.routers import Scheme, read_schemes
+from unskew.spark.checkpoint import PARTITIONS, checkpoint_partitions
+from unskew.spark.files import check_writable
+from unskew.spark.keys import ColumnOrName, key_columns, key_id
+from unskew.spark.metrics import BatchMetrics, Guide, Watch, watch
+from unskew.spark.observed import DRAWN, ID, LATEST, RARELY, name_column, sampled, sketches
+from unskew.spark.online import Routers, slot_udf
+from unskew.spark.placement import SLOT, worker_column
+from unskew.spark.planned import CLASSIFYING, PlannedRoute, local_table, strategy_of
+from unskew.spark.planning import Memory, Planning, TimedPlanning
+from unskew.spark.plans import PlanFolder
+from unskew.spark.schedule import Schedule
+from unskew.spark.state_files import StateFiles
+from unskew.state import whole, within
+
+MODES = ("planned", "online")
+KEPT = 1000
+
+
+@dataclass(frozen=True)
+class Routing:
+    """Gives rows their slots; the parameters are told by `unskew.spark.Balancer`."""
+
+    scheme: str = "w-choices"
+    workers: int | None = None
+    mode: str | None = None
+    checkpoint: str | None = None
+    name: str = "router"
+    decay: float = 0.5
+    metrics: deque[BatchMetrics] = field(
+        default_factory=lambda: deque(maxlen=KEPT), init=False, repr=False, compare=False
+    )
+    _scheme: Scheme | str = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.workers is not None:
+            whole("workers", self.workers, 1)
+        within("decay", self.decay, 0.0, 1.0)
+        if self.mode not in (None, *MODES):
+            raise ValueError(f"mode must be one of {', '.join(MODES)}, got {self.mode!r}")
+        planner = self._scheme_name in PLANNERS
+        named = list(read_planners(self.scheme)) if planner else read_schemes(self.scheme)
+        if len(named) != 1:
+            raise ValueError(f"a balancer has one scheme, got {self.scheme}")
+        object.__setattr__(self, "_scheme", named[0])
+        if isinstance(named[0], Scheme):
+            named[0].router(self.workers or 2, **named[0].given)  # refuses bad parameters
+        if planner and self.mode == "online":
+            raise ValueError(f"{self.scheme} plans between batches: use mode='planned'")
+        if self.mode == "planned":
+            strategy_of(self._scheme, 1)
+
+    @property
+    def planned(self) -> bool:
+        """Whether rows are routed by a plan."""
+        if isinstance(self._scheme, str):
+            return True
+        able = self._scheme_name in (*CLASSIFYING, "key", "shuffle")
+        return able if self.mode is None else self.mode == "planned"
+
+    def route(
+        self, df: DataFrame, *keys: ColumnOrName, before: Sequence[ColumnOrName] = ()
+    ) -> DataFrame:
+        """Return the rows with a ``slot``: an operator grouped by the keys and it is balanced.
+
+        Group by the columns of ``before`` (a window, say), then the keys, then the slot, in this
+        order: Spark's hash of them sends each row to the worker that the scheme chose.
+        """
+        columns = key_columns(df, keys)
+        grouping = [*(key_columns(df, before) if before else []), *columns]
+        route = PlannedRoute(columns, grouping, self.n_workers(df))
+        root = self._beside_checkpoint() if df.isStreaming else None
+        how = self._planned if self.planned else self._online
+        routed, guide = how(df, route, root)
+        if root is not None:
+            routed = self._watched(routed, route, guide, root)
+        return routed.drop(ID, DRAWN)
+
+    def route_windows(self, df: DataFrame, *keys: ColumnOrName, length_us: int) -> DataFrame:
+        """Return the rows of a stream with a ``slot`` that a key keeps as long as a window lasts.
+
+        The rows have a column ``window``; group by it, the keys, and the slot, in this order. A
+        window keeps the plan that was in force when it opened, so any operator will do.
+        """
+        if not (isinstance(self._scheme, str) and df.isStreaming):
+            raise ValueError("windows keep their plans in a stream that is routed by a planner")
+        columns = key_columns(df, keys)
+        route = PlannedRoute(columns, [F.col("window"), *columns], self.n_workers(df))
+        root = self._beside_checkpoint()
+        strategy = strategy_of(self._scheme, route.n_workers)
+        assert strategy is not None
+        folder, schedule = PlanFolder(f"{root}/plans"), Schedule(root, length_us)
+        memory = Memory(route.n_workers, self.decay)
+        guide = TimedPlanning(strategy, folder, memory, schedule)
+        start = F.col("window.start").cast("timestamp")
+        routed = route.by_schedule(df, folder.root, schedule, start)
+        timed = routed.withColumn(LATEST, F.unix_micros(start))
+        return self._watched(timed, route, guide, root).drop(ID, DRAWN, LATEST)
+
+    def _online(
+        self, df: DataFrame, route: PlannedRoute, root: str | None
+    ) -> tuple[DataFrame, Guide]:
+        assert isinstance(self._scheme, Scheme)
+        files = None if root is None else StateFiles(root)
+        slots = slot_udf(self._scheme, route.n_workers, files)
+        routed = df.withColumn(SLOT, slots(key_id(route.columns), F.hash(*route.grouping)))
+        guide = Guide() if files is None else Routers(self._scheme, route.n_workers, files)
+        return routed.withColumn(DRAWN, F.rand(seed=0)), guide
+
+    def _planned(
+        self, df: DataFrame, route: PlannedRoute, root: str | None
+    ) -> tuple[DataFrame, Guide]:
+        strategy = strategy_of(self._scheme, route.n_workers)
+        if strategy is None:
+            spread = self._scheme_name == "shuffle"
+            return (route.over_all(df) if spread else route.by_hash(df)), Guide()
+        if root is None:
+            plan = route.learned(df, strategy)
+            return route.by_table(df, local_table(df, plan)), Guide()
+        folder = PlanFolder(f"{root}/plans")
+        planning = Planning(strategy, folder, Memory(route.n_workers, self.decay))
+        return route.by_folder(df, folder.root), planning
+
+    def _watched(
+        self,
+        df: DataFrame,
+        route: PlannedRoute,
+        guide: Guide,
+        root: str,
+        costs: str | None = None,
+    ) -> DataFrame:
+        """Return the rows, observed, and listen to what is observed from now on."""
+        load = worker_column(route.grouping, F.col(SLOT), route.n_workers)
+        key = F.col(ID) if ID in df.columns else key_id(route.columns)
+        name = f"unskew {self.name} {uuid.uuid4().hex}"
+        homes = {"homes": route.home} if self.planned else {}
+        seen = sampled(df, hot=key, loads=load, **homes)
+        seen = sampled(seen, RARELY, names=name_column(key, route.columns))
+        looking = Watch(guide, route.n_workers, self.metrics, f"{root}/metrics.jsonl", costs)
+        watch(df.sparkSession, name, looking)
+        return seen.observe(name, *sketches(seen, route.n_workers)).select(df.columns)
+
+    @property
+    def _scheme_name(self) -> str:
+        return self.scheme.partition(":")[0].strip()
+
+    def n_workers(self, df: DataFrame) -> int:
+        """Return how many workers there are: the shuffle partitions."""
+        session = int(df.sparkSession.conf.get(PARTITIONS) or 200)
+        fixed = checkpoint_partitions(self.checkpoint) if self.checkpoint else None
+        if df.isStreaming and fixed not in (None, session):
+            raise ValueError(
+                f"the checkpoint {self.checkpoint} was begun with {fixed} shuffle partitions, the "
+                f"session has {session}: set {PARTITIONS} to {fixed}, or begin a new checkpoint"
+            )
+        if self.workers is not None and self.workers != session:
+            raise ValueError(
+                f"workers={self.workers}, but spark.sql.shuffle.partitions is {session}: "
+                "a worker is a shuffle partition, so set that to the same"
+            )
+        return session
+
+    def _beside_checkpoint(self) -> str:
+        if self.checkpoint is None:
+            raise ValueError(
+                "routing a stream keeps its state beside the query's checkpoint: "
+                "give Balancer(..., checkpoint=...) the query's checkpointLocation"
+            )
+        # Tasks may run in another folder than the driver.
+        local = ":" not in self.checkpoint
+        checkpoint = str(Path(self.checkpoint).absolute()) if local else self.checkpoint
+        root = f"{checkpoint}/unskew/{self.name}"
+        try:
+            check_writable(root)
+        except OSError as error:
+            raise ValueError(
+                f"routing a stream keeps its state beside the query's checkpoint, but {root} "
+                f"cannot be written: {error}"
+            ) from None
+        return root

@@ -1,0 +1,31 @@
+"""Windows whose keys stay whole: each window keeps the plan that was in force when it opened."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import TimestampNTZType, TimestampType
+
+WINDOW = "window"
+
+
+def duration_us(df: DataFrame, window: Column) -> int:
+    """Return how long windows are, in microseconds; refuse those that grow."""
+    if df.select(window).columns != [WINDOW]:
+        raise ValueError(
+            "give a window of fixed length, as F.window(...) makes it; for sessions, use "
+            "apply_in_pandas_with_state with a timeout"
+        )
+    times = (TimestampType, TimestampNTZType)
+    columns = [
+        F.lit("2000-01-01 00:00:00" if isinstance(field.dataType, times) else None)
+        .cast(field.dataType)
+        .alias(field.name)
+        for field in df.schema
+    ]
+    one = df.sparkSession.range(1).select(*columns).select(window)
+    length = F.unix_micros(F.col(f"{WINDOW}.end").cast("timestamp")) - F.unix_micros(
+        F.col(f"{WINDOW}.start").cast("timestamp")
+    )
+    (row,) = one.agg(F.max(length).alias("us")).collect()
+    return int(row["us"])
