@@ -104,7 +104,9 @@ def terms(path: Path) -> list[Term]:
 def test_windows_that_grow_are_refused(spark: SparkSession) -> None:
     events = spark.readStream.format("rate").load().withWatermark("timestamp", "1 minute")
     balance = Balancer("mixed", checkpoint="/tmp/unused")
-    with pytest.raises(ValueError, match=r"give a window of fixed length.*use apply_in_pandas_with"):
+    with pytest.raises(
+        ValueError, match=r"give a window of fixed length.*use apply_in_pandas_with"
+    ):
         balance.aggregate(
             events,
             "value",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -16,13 +17,14 @@ from unskew.planners import PLANNERS, read_planners
 from unskew.spark.aggregates import Aggregate
 from unskew.spark.combiners import Combined, accumulated
 from unskew.spark.costs import COST, without_costs
+from unskew.spark.joins import SkewJoin, Times
 from unskew.spark.keys import key_columns
 from unskew.spark.metrics import Guide
 from unskew.spark.moves import Moving
 from unskew.spark.observed import DRAWN
 from unskew.spark.placement import SLOT
 from unskew.spark.plan_source import HERALDED
-from unskew.spark.planned import PlannedRoute
+from unskew.spark.planned import PlannedRoute, strategy_of
 from unskew.spark.planning import Memory
 from unskew.spark.plans import PlanFolder
 from unskew.spark.processors import MovingProcessor
@@ -131,11 +133,57 @@ class Balancer(Routing):
             (planner,) = read_planners(self._scheme).values()
             guide = Moving(planner, folder, log, Memory(route.n_workers, self.decay))
         costs = f"unskew costs of {self.name} {uuid.uuid4().hex}"
-        rows = self._watched(rows, route, guide, root, costs=costs).drop(DRAWN)
+        rows = self._watched(rows, route, guide, root, also=costs).drop(DRAWN)
         operator = wrapped(log)
         rows = (route.with_heralds(rows) if operator.times_out else rows).drop(HERALDED)
         found = operator.apply(rows, keys, mode)
         return without_costs(found.observe(costs, F.collect_list(COST).alias("costs")))
+
+    def join(
+        self,
+        left: DataFrame,
+        right: DataFrame,
+        *keys: str,
+        how: str = "inner",
+        split: str | None = None,
+        times: tuple[str, str] | None = None,
+        within: tuple[timedelta, timedelta] | None = None,
+    ) -> DataFrame:
+        """Return a join by key columns that both sides have: hot keys are split, not piled up.
+
+        The rows of hot keys of one side are split, those of the other side replicated to where
+        these are. Batches, a stream with a table, and two streams with watermarks.
+
+        Parameters
+        ----------
+        how
+            ``inner``, ``left``, ``right``, ``semi`` or ``anti``, as far as Spark has them.
+        split
+            The side to split, ``left`` or ``right``: the skewed one. The stream if there is one,
+            else the left, if the kind of join leaves a choice.
+        times, within
+            For two streams: the columns of event times, and how much later than a row on the left
+            a row on the right may be, at least and at most.
+        """
+        sides = {"left": left, "right": right}
+        streams = [df for df in sides.values() if df.isStreaming]
+        workers = self.n_workers(streams[0] if streams else left)
+        found = SkewJoin.of(sides, keys, how, split, workers)
+        strategy = strategy_of(self._scheme, workers) if self.planned else None
+        if strategy is None:
+            raise ValueError(
+                f"a join is split by a plan, and {self.scheme} makes none: use 'w-choices', "
+                "'d-choices', 'dstream', 'fish', or a planner"
+            )
+        if not streams:
+            return found.of_batches(sides, strategy)
+        if len(streams) == 2 and (times is None or within is None):
+            raise ValueError(
+                "two streams are joined within a time: give times=('left_time', 'right_time') and "
+                "within=(timedelta(0), timedelta(minutes=5)), and both streams a watermark"
+            )
+        both = Times(*times, *within) if times and within and len(streams) == 2 else None
+        return found.of_streams(sides, both, self, strategy)
 
     def aggregate(
         self,

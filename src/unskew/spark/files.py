@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import uuid
 from pathlib import PurePosixPath
 
@@ -30,6 +31,22 @@ def write_whole(system: fs.FileSystem, path: PurePosixPath, data: bytes) -> None
     with system.open_output_stream(str(part)) as out:
         out.write(data)
     system.move(str(part), str(path))
+
+
+def write_once(system: fs.FileSystem, path: PurePosixPath, data: bytes) -> None:
+    """Write a file as a whole, unless it is there: on a local disk, the first of several wins."""
+    if not isinstance(system, fs.LocalFileSystem):
+        if system.get_file_info(str(path)).type == fs.FileType.NotFound:
+            write_whole(system, path, data)
+        return
+    part = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
+    write_whole(system, part, data)
+    try:
+        os.link(part, path)
+    except FileExistsError:
+        pass
+    finally:
+        remove(system, part)
 
 
 def check_writable(uri: str) -> None:

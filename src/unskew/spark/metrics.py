@@ -132,24 +132,28 @@ class Watch:
         Takes the metrics.
     path
         Of the file that takes them as lines of JSON.
-    costs
-        The name of what is observed of the costs of keys, if it is.
+    also
+        The name of what else is observed: the costs of keys, or the times of another stream.
     """
 
     guide: Guide
     n_workers: int
     kept: MutableSequence[BatchMetrics]
     path: str
-    costs: str | None = None
+    also: str | None = None
     names: dict[int, str] = field(default_factory=dict, init=False)
 
     def look(self, progress: StreamingQueryProgress, row: Any) -> None:
         """Learn from a batch, and report."""
-        costs = progress.observedMetrics.get(self.costs) if self.costs else None
+        also = progress.observedMetrics.get(self.also) if self.also else None
+        more = {} if also is None else fields(also)
+        batch = Observed.of(row, self.n_workers)
+        times = [time for time in (batch.latest_us, more.get("latest")) if time is not None]
         batch = replace(
-            Observed.of(row, self.n_workers),
+            batch,
             number=progress.batchId,
-            costs={} if costs is None else read_costs(fields(costs)["costs"]),
+            costs=read_costs(more.get("costs", ())),
+            latest_us=max(times, default=None),
         )
         self.guide.tell(batch, _watermark_us(progress))
         if not batch.records:

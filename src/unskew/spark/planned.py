@@ -85,9 +85,11 @@ class PlannedRoute:
         self, df: DataFrame, plans: str, schedule: Schedule, start: Column
     ) -> DataFrame:
         """Return the rows with slots by the plan that holds for the start of their window."""
-        table = F.broadcast(read_terms(df.sparkSession, plans, schedule))
-        joined = df.withColumn(ID, plan_key(self.columns)).join(table, ID, "left")
-        at = F.unix_micros(start)
+        return self.by_terms(df, read_terms(df.sparkSession, plans, schedule), F.unix_micros(start))
+
+    def by_terms(self, df: DataFrame, terms: DataFrame, at: Column) -> DataFrame:
+        """Return the rows with slots by the plan that holds for each, by its time."""
+        joined = df.withColumn(ID, plan_key(self.columns)).join(F.broadcast(terms), ID, "left")
         holding = F.filter(SERVING, lambda term: (term["since"] <= at) & (at < term["until"]))
         chosen = joined.withColumn(TARGETS, F.get(holding, F.lit(0))["targets"]).drop(SERVING)
         return self._with_slot(chosen, F.col(TARGETS)).drop(TARGETS)

@@ -89,14 +89,24 @@ class TimedPlanning(Planning):
     ----------
     schedule
         Is told how far time has come.
+    by_batch
+        Whether batches are all the times there are.
     """
 
     def __init__(
-        self, strategy: Strategy, folder: PlanFolder, memory: Memory, schedule: Schedule
+        self,
+        strategy: Strategy,
+        folder: PlanFolder,
+        memory: Memory,
+        schedule: Schedule,
+        by_batch: bool = False,
     ) -> None:
         super().__init__(strategy, folder, memory)
-        self.schedule = schedule
+        self.schedule, self.by_batch = schedule, by_batch
 
     def tell(self, batch: Observed, watermark_us: int) -> None:
         """Pass on how far time has come."""
-        self.schedule.tell(batch.number, batch.latest_us, watermark_us)
+        latest_us = batch.latest_us
+        if self.by_batch:
+            latest_us = watermark_us = batch.number
+        self.schedule.tell(batch.number, latest_us, watermark_us)

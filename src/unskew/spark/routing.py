@@ -141,7 +141,7 @@ class Routing:
         route: PlannedRoute,
         guide: Guide,
         root: str,
-        costs: str | None = None,
+        also: str | None = None,
     ) -> DataFrame:
         """Return the rows, observed, and listen to what is observed from now on."""
         load = worker_column(route.grouping, F.col(SLOT), route.n_workers)
@@ -150,7 +150,7 @@ class Routing:
         homes = {"homes": route.home} if self.planned else {}
         seen = sampled(df, hot=key, loads=load, **homes)
         seen = sampled(seen, RARELY, names=name_column(key, route.columns))
-        looking = Watch(guide, route.n_workers, self.metrics, f"{root}/metrics.jsonl", costs)
+        looking = Watch(guide, route.n_workers, self.metrics, f"{root}/metrics.jsonl", also)
         watch(df.sparkSession, name, looking)
         return seen.observe(name, *sketches(seen, route.n_workers)).select(df.columns)
 

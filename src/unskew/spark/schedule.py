@@ -19,7 +19,7 @@ from pathlib import PurePosixPath
 import pyarrow.fs as fs
 
 from unskew.sealed import SealError, seal, unseal
-from unskew.spark.files import located, remove, write_whole
+from unskew.spark.files import located, remove, write_once, write_whole
 from unskew.spark.plans import PlanFolder
 
 KIND = "schedule 1"
@@ -83,7 +83,7 @@ class Schedule:
             terms = self._next(terms, newest, self._seen(batch - 1))
             body = json.dumps([[term.version, term.since, term.until] for term in terms])
             path = self._path / "schedule" / str(batch)
-            write_whole(self._system, path, seal(KIND, body.encode()))
+            write_once(self._system, path, seal(KIND, body.encode()))
             for old in earlier[:-KEPT]:
                 remove(self._system, self._path / "schedule" / str(old))
         return self._load(batch)

@@ -21,7 +21,7 @@ import pyarrow.fs as fs
 
 from unskew.murmur import homes
 from unskew.sealed import SealError, seal, unseal
-from unskew.spark.files import located, remove, write_whole
+from unskew.spark.files import located, remove, write_once, write_whole
 from unskew.spark.moving import ARRIVED, STAY
 
 STATE, PLACES = "exported state 1", "whereabouts 1"
@@ -129,7 +129,7 @@ class MoveLog:
             made = given(places, wanted(), n_workers)
             rows = [(o.key, o.worker, o.to, o.since) for o in made.values()]
             data = seal(PLACES, np.array(rows, ROW).tobytes())
-            write_whole(self._system, self._places / str(batch), data)
+            write_once(self._system, self._places / str(batch), data)
             self._clean(earlier, made)
         return self._load(batch)
 
