@@ -158,3 +158,13 @@ def test_stream_learns_and_goes_on_after_a_restart(spark: SparkSession, tmp_path
     run(1)
     # From the plan of the run before, not from nothing.
     assert skews[-1] < 1.2
+
+
+def test_a_version_stays_what_it_is(tmp_path: Path) -> None:
+    """The last plan of a query that was stopped may be saved when the next query has begun."""
+    folder = PlanFolder(str(tmp_path))
+    first = folder.save(SplitPlan.of(N, [(5, 1)], 1, "one"))
+    second = folder.save(SplitPlan.of(N, [(5, 2)], 1, "two"))
+    assert (first.version, second.version) == (1, 2)
+    assert folder.load(1).scheme == "one"
+    assert folder.load(2).scheme == "two"

@@ -125,6 +125,8 @@ class SkewJoin:
             raise ValueError(f"a {kind} join can split its {KINDS[kind][0]} side, not {chosen!r}")
         if len(streams) == 1 and chosen not in streams:
             raise ValueError(f"of a stream and a table the stream is split, so not the {chosen}")
+        for df in sides.values():
+            key_columns(df, keys)
         common = {*sides["left"].columns} & {*sides["right"].columns} - {*keys}
         if common:
             raise ValueError(f"both sides have {', '.join(sorted(common))}: rename it on one side")

@@ -95,8 +95,8 @@ class Moving(Guide):
         if len(found.moves):
             pairs = (found.plan.keys, found.plan.workers)
             version = self.current.version + 1
-            self.current = SplitPlan(self.memory.n_workers, *pairs, version, self.planner.name)
-            self.folder.save(self.current)
+            made = SplitPlan(self.memory.n_workers, *pairs, version, self.planner.name)
+            self.current = self.folder.save(made)
         self._took = time.perf_counter() - started
 
     def workers(self, key: int) -> list[int]:

@@ -81,7 +81,7 @@ class _TermsReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         newest, serving = PlanFolder(self.path).latest(), self.schedule.serving
         if newest is not None:
-            serving.save(newest)
+            serving.keep(newest)
         terms = self.schedule.terms(micro_batch(), newest.version if newest else 0)
         plans = {term.version: targets_of(serving, term.version) for term in terms}
         keys = sorted({key for plan in plans.values() for key in plan})

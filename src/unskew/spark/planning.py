@@ -68,8 +68,7 @@ class Planning(Guide):
         self.memory.add(batch)
         plan = self.strategy.plan(self.memory.measured(), self.current)
         if plan is not self.current:
-            self.folder.save(plan)
-            self.current = plan
+            self.current = self.folder.save(plan)
         self._took = time.perf_counter() - started
 
     def workers(self, key: int) -> list[int]:

@@ -14,7 +14,7 @@ import pyarrow.fs as fs
 from numpy.typing import NDArray
 
 from unskew.sealed import SealError, seal, unseal
-from unskew.spark.files import located, remove, write_whole
+from unskew.spark.files import located, remove, write_once
 
 if TYPE_CHECKING:
     # Tasks that read plans should start fast: no kernels.
@@ -107,10 +107,25 @@ class PlanFolder:
 
     root: str
 
-    def save(self, plan: SplitPlan) -> None:
-        """Write a plan, all or nothing."""
+    def save(self, plan: SplitPlan) -> SplitPlan:
+        """Write a plan, all or nothing; return it as saved, with the next version that is free.
+
+        The last words of a query that was stopped may come when the next one has begun: a version
+        that is there stays what it is.
+        """
         system, path = located(self.root)
-        write_whole(system, PurePosixPath(path) / str(plan.version), plan.to_bytes())
+        versions = self._versions(system, path)
+        if plan.version in versions:
+            plan = replace(plan, version=versions[-1] + 1)
+        write_once(system, PurePosixPath(path) / str(plan.version), plan.to_bytes())
+        for old in self._versions(system, path)[:-KEPT]:
+            remove(system, PurePosixPath(path) / str(old))
+        return plan
+
+    def keep(self, plan: SplitPlan) -> None:
+        """Write a plan by its version, unless it is there."""
+        system, path = located(self.root)
+        write_once(system, PurePosixPath(path) / str(plan.version), plan.to_bytes())
         for old in self._versions(system, path)[:-KEPT]:
             remove(system, PurePosixPath(path) / str(old))
 
