@@ -4,6 +4,7 @@ A record takes a millisecond, as sleep: sleeping tasks need no core. The states 
 be merged, so keys stay whole: plain Spark has them where their hash says, planners move them.
 
     python benchmarks/moving_state.py [--schemes mixed,min-table,readj] [--json]
+    python benchmarks/moving_state.py --unequal --schemes mixed,mixed+given,mixed+measured
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.state import GroupStateTimeout
 
@@ -56,9 +58,19 @@ def write(folder: Path, options: argparse.Namespace) -> None:
 
 
 def model(
-    key: tuple[Any, ...], chunks: Iterator[pd.DataFrame], state: Any, delay_s: float
+    key: tuple[Any, ...],
+    chunks: Iterator[pd.DataFrame],
+    state: Any,
+    delay_s: float,
+    slow: int,
 ) -> Iterator[pd.DataFrame]:
-    """Learn a mean that forgets: an ordered fold, which cannot be merged."""
+    """Learn a mean that forgets: an ordered fold, which cannot be merged.
+
+    The first ``slow`` workers take twice as long.
+    """
+    context = TaskContext.get()
+    if context is not None and context.partitionId() < slow:
+        delay_s *= 2
     n, mean = state.get if state.exists else (0, 0.0)
     for chunk in chunks:
         for x in chunk["x"].to_numpy():
@@ -72,14 +84,20 @@ def run(
     spark: SparkSession, folder: Path, scheme: str, options: argparse.Namespace
 ) -> dict[str, Any]:
     """Run the stream, plain or by a planner; return the seconds of its batches, and what moved."""
-    function = partial(model, delay_s=options.delay_us / 1e6)
+    slow = options.workers // 2 if options.unequal else 0
+    function = partial(model, delay_s=options.delay_us / 1e6, slow=slow)
+    scheme, _, how = scheme.partition("+")
+    speeds = [0.5] * slow + [1.0] * (options.workers - slow)
+    capacities = {"": None, "given": speeds, "measured": "measured"}[how]
     with tempfile.TemporaryDirectory(prefix="unskew-bench-", ignore_cleanup_errors=True) as chk:
         rows = (
             spark.readStream.schema("key string, x double")
             .option("maxFilesPerTrigger", 2)
             .parquet(str(folder))
         )
-        balance = None if scheme == "plain" else Balancer(scheme, checkpoint=chk)
+        balance = (
+            None if scheme == "plain" else Balancer(scheme, checkpoint=chk, capacities=capacities)
+        )
         found: DataFrame
         if balance is None:
             found = rows.groupBy("key").applyInPandasWithState(
@@ -108,7 +126,7 @@ def run(
         moves = [] if balance is None else [*balance.metrics]
         warm = seconds[options.warm_up :]
         return {
-            "scheme": scheme,
+            "scheme": f"{scheme}, capacities {how}" if how else scheme,
             "records_per_s": options.records * len(warm) / sum(warm),
             "seconds": seconds,
             "max_over_mean": [max(m.loads) * len(m.loads) / sum(m.loads) for m in moves],
@@ -131,6 +149,7 @@ def main() -> None:
     parser.add_argument("--interval", type=int, default=8, help="batches between fluctuations")
     parser.add_argument("--f", type=float, default=0.5, help="rate of fluctuation")
     parser.add_argument("--delay-us", type=float, default=1000.0)
+    parser.add_argument("--unequal", action="store_true", help="half of the workers are slower")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
@@ -142,7 +161,7 @@ def main() -> None:
             run(spark, Path(name) / "in", scheme, options)
             for scheme in ("plain", *options.schemes.split(","))
         ]
-    ideal = options.workers / (options.delay_us / 1e6)
+    ideal = options.workers / (options.delay_us / 1e6) * (0.75 if options.unequal else 1)
     for result in results:
         result["over_plain"] = result["records_per_s"] / results[0]["records_per_s"]
         result["over_ideal"] = result["records_per_s"] / ideal

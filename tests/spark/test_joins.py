@@ -65,7 +65,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _shuffled(spark: SparkSession) -> Iterator[None]:
     """Let Spark shuffle: the tables are so small that it would broadcast them."""
     name = "spark.sql.autoBroadcastJoinThreshold"
-    before = spark.conf.get(name)
+    before = spark.conf.get(name) or "10m"
     spark.conf.set(name, "-1")
     yield
     spark.conf.set(name, before)

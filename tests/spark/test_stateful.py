@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import benchmarks.restless
 
 from unskew.planners import PLANNERS
-from unskew.spark import Balancer
+from unskew.spark import Balancer, BatchMetrics
 from unskew.workloads import Zipf
 
 assert benchmarks.restless.Restless.name in PLANNERS
@@ -139,7 +139,8 @@ def test_moved_keys_give_the_results_of_plain_spark(
     spark: SparkSession, tmp_path: Path, scheme: str, files: int, least: int
 ) -> None:
     write_stream(tmp_path / "in", files, keys=200, records=2000)
-    sink, checkpoint, metrics = Sink(), tmp_path / "balanced", []
+    sink, checkpoint = Sink(), tmp_path / "balanced"
+    metrics: list[BatchMetrics] = []
     for stop in (files // 2, files):  # with a restart in between
         balance = Balancer(scheme, checkpoint=str(checkpoint))
         found = balance.apply_in_pandas_with_state(
@@ -180,7 +181,7 @@ def test_states_time_out_wherever_they_are(spark: SparkSession, tmp_path: Path) 
         timeout=GroupStateTimeout.ProcessingTimeTimeout,
     )
     counts = spark.read.schema(SCHEMA).parquet(str(tmp_path / "in")).groupBy("key").count()
-    wanted = dict(map(tuple, counts.collect()))  # type: ignore[arg-type]
+    wanted = dict(map(tuple, counts.collect()))
 
     query = start(found, sink, checkpoint)
     until = time.time() + 90

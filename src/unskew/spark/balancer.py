@@ -59,6 +59,9 @@ class Balancer(Routing):
         Tells apart the routers of several operators of one query.
     decay
         What a batch counts, in planned routing, when the next one has come.
+    capacities
+        With a planner: how fast each worker is, or ``"measured"`` by the tasks of functions with
+        state; all the same if not given.
 
     Attributes
     ----------
@@ -131,7 +134,8 @@ class Balancer(Routing):
         rows, guide = route.moving(df, folder.root, log.root), Guide()
         if isinstance(self._scheme, str):
             (planner,) = read_planners(self._scheme).values()
-            guide = Moving(planner, folder, log, Memory(route.n_workers, self.decay))
+            memory = Memory(route.n_workers, self.decay)
+            guide = Moving(planner, folder, log, memory, self.capacities)
         costs = f"unskew costs of {self.name} {uuid.uuid4().hex}"
         rows = self._watched(rows, route, guide, root, also=costs).drop(DRAWN)
         operator = wrapped(log)
@@ -169,7 +173,9 @@ class Balancer(Routing):
         streams = [df for df in sides.values() if df.isStreaming]
         workers = self.n_workers(streams[0] if streams else left)
         found = SkewJoin.of(sides, keys, how, split, workers)
-        strategy = strategy_of(self._scheme, workers) if self.planned else None
+        strategy = (
+            strategy_of(self._scheme, workers, self._given_capacities) if self.planned else None
+        )
         if strategy is None:
             raise ValueError(
                 f"a join is split by a plan, and {self.scheme} makes none: use 'w-choices', "

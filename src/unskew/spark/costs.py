@@ -24,15 +24,16 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Cost:
-    """What a key cost in a batch, and the state that it has."""
+    """What a key cost in a batch, the state that it has, and the worker that it is on."""
 
     records: int
     seconds: float
     state_bytes: int
+    worker: int
 
     def text(self, plan_key: int) -> str:
         """Return it as one word, with the key."""
-        return f"{plan_key},{self.records},{self.seconds:.6f},{self.state_bytes}"
+        return f"{plan_key},{self.records},{self.seconds:.6f},{self.state_bytes},{self.worker}"
 
 
 def read_costs(texts: Iterable[str]) -> dict[int, Cost]:
@@ -40,13 +41,13 @@ def read_costs(texts: Iterable[str]) -> dict[int, Cost]:
 
     Examples
     --------
-    >>> read_costs([Cost(3, 0.25, 100).text(-7)])
-    {-7: Cost(records=3, seconds=0.25, state_bytes=100)}
+    >>> read_costs([Cost(3, 0.25, 100, worker=2).text(-7)])
+    {-7: Cost(records=3, seconds=0.25, state_bytes=100, worker=2)}
     """
     found = {}
     for text in texts:
-        key, records, seconds, state_bytes = text.removeprefix(ALONE).split(",")
-        found[int(key)] = Cost(int(records), float(seconds), int(state_bytes))
+        key, records, seconds, size, worker = text.removeprefix(ALONE).split(",")
+        found[int(key)] = Cost(int(records), float(seconds), int(size), int(worker))
     return found
 
 
@@ -61,9 +62,11 @@ def with_costs(
 
     last: pd.DataFrame | None = None
     for result in results:
+        if not len(result):
+            continue
         if last is not None:
             yield last.assign(**{COST: None})
-        last = result if len(result) else last
+        last = result
     cost = finish()
     if last is not None:
         yield last.assign(**{COST: [None] * (len(last) - 1) + [cost]})

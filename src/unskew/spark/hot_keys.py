@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -53,6 +54,7 @@ class Planned:
 
     planner: Planner
     n_workers: int
+    capacities: Sequence[float] | None = None
 
     def plan(self, measured: Measured, plan: SplitPlan) -> SplitPlan:
         """Return the planner's plan, by records as cost and as state."""
@@ -65,8 +67,9 @@ class Planned:
     def table(self, measured: Measured, plan: SplitPlan, fixed: NDArray[np.float64]) -> Plan:
         """Return where keys should be, given what each worker has to do besides."""
         old = Plan((1.0,) * self.n_workers, *plan.whole(), fallback="spark")
+        speeds = np.ones(self.n_workers) if self.capacities is None else self.capacities
         statistics = Statistics(
-            measured.keys, measured.counts, measured.counts, np.ones(self.n_workers), fixed
+            measured.keys, measured.counts, measured.counts, np.array(speeds, np.float64), fixed
         )
         return self.planner.plan(statistics, old).plan
 

@@ -7,9 +7,11 @@ told nothing is by its records. What would have to move is the bytes of its stat
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from unskew.plan import Plan
 from unskew.planners import Planner, Statistics
@@ -21,32 +23,68 @@ from unskew.spark.planning import Memory
 from unskew.spark.plans import PlanFolder, SplitPlan
 from unskew.spark.whereabouts import MoveLog
 
+MEASURED = "measured"
+LEAST, MOST = 1 / 8, 8.0
+"""How slow or fast a worker is taken to be, at the most, beside the mean."""
+
 
 @dataclass
 class Prices:
-    """What a record of a key costs, and the bytes of its state, as last measured."""
+    """What a record of a key costs, in seconds of a worker of capacity 1, and the bytes of state.
+
+    Parameters
+    ----------
+    decay
+        What a batch counts when the next one has come.
+    capacities
+        Of the workers: how fast they are.
+    measured
+        Whether capacities follow what workers need for a record. The costs of keys should not
+        differ much then, or be spread well over the workers.
+    """
 
     decay: float
+    capacities: NDArray[np.float64]
+    measured: bool = False
     spent: dict[int, tuple[float, float]] = field(default_factory=dict)
     """Records and seconds, by key."""
     state_bytes: dict[int, int] = field(default_factory=dict)
+    by_worker: NDArray[np.float64] = field(init=False)
+    """Records and seconds, by worker."""
+
+    def __post_init__(self) -> None:
+        self.by_worker = np.zeros((2, len(self.capacities)))
 
     def add(self, costs: dict[int, Cost], known: set[int]) -> None:
         """Take in the costs of a batch; forget keys that are not known any more."""
+        self.by_worker *= self.decay
+        for cost in costs.values():
+            self.by_worker[:, cost.worker] += (cost.records, cost.seconds)
+        if self.measured:
+            self._measure()
         old = {key: (self.decay * n, self.decay * s) for key, (n, s) in self.spent.items()}
         for key, cost in costs.items():
             records, seconds = old.get(key, (0.0, 0.0))
-            old[key] = (records + cost.records, seconds + cost.seconds)
+            effort = cost.seconds * float(self.capacities[cost.worker])
+            old[key] = (records + cost.records, seconds + effort)
             self.state_bytes[key] = cost.state_bytes
         self.spent = {key: spent for key, spent in old.items() if key in known}
         self.state_bytes = {k: size for k, size in self.state_bytes.items() if k in known}
 
-    def statistics(self, measured: Measured, capacities: list[float]) -> Statistics:
+    def _measure(self) -> None:
+        records, seconds = self.by_worker
+        if not seconds.sum():
+            return
+        told = seconds > 0
+        speeds = np.ones(len(records))
+        speeds[told] = records[told] / seconds[told]
+        speeds[told] /= speeds[told].mean()
+        self.capacities = np.clip(speeds, LEAST, MOST)
+
+    def statistics(self, measured: Measured) -> Statistics:
         """Return what a planner needs to know."""
-        records, seconds = (
-            map(sum, zip(*self.spent.values(), strict=True)) if self.spent else (1, 1)
-        )
-        mean = seconds / max(1.0, records)
+        spent = np.array([*self.spent.values()]) if self.spent else np.ones((1, 2))
+        mean = spent[:, 1].sum() / max(1.0, spent[:, 0].sum())
         price = [
             self.spent[key][1] / self.spent[key][0] if key in self.spent else mean
             for key in measured.keys.tolist()
@@ -58,7 +96,7 @@ class Prices:
             measured.keys,
             measured.counts * price,
             np.array([guess if size is None else size for size in sizes], np.float64),
-            np.array(capacities),
+            self.capacities,
             rest_of(measured) * mean,
         )
 
@@ -74,12 +112,22 @@ class Moving(Guide):
         Where plans are kept, and states on their way.
     memory
         Of what was hot.
+    capacities
+        How fast each worker is, ``"measured"``, or all the same.
     """
 
-    def __init__(self, planner: Planner, folder: PlanFolder, log: MoveLog, memory: Memory) -> None:
+    def __init__(
+        self,
+        planner: Planner,
+        folder: PlanFolder,
+        log: MoveLog,
+        memory: Memory,
+        capacities: Sequence[float] | str | None = None,
+    ) -> None:
         self.planner, self.folder, self.log, self.memory = planner, folder, log, memory
-        self.prices = Prices(memory.decay)
-        self.capacities = [1.0] * memory.n_workers
+        given = None if capacities is None or isinstance(capacities, str) else capacities
+        speeds = np.ones(memory.n_workers) if given is None else np.array(given, np.float64)
+        self.prices = Prices(memory.decay, speeds, measured=capacities == MEASURED)
         self.current = folder.latest() or SplitPlan.empty(memory.n_workers)
         self._took = 0.0
 
@@ -90,8 +138,8 @@ class Moving(Guide):
         measured = self.memory.measured()
         costs = {key % 2**64: cost for key, cost in batch.costs.items()}
         self.prices.add(costs, {*measured.keys.tolist(), *costs})
-        old = Plan(tuple(self.capacities), *self.current.whole(), fallback="spark")
-        found = self.planner.plan(self.prices.statistics(measured, self.capacities), old)
+        old = Plan((1.0,) * self.memory.n_workers, *self.current.whole(), fallback="spark")
+        found = self.planner.plan(self.prices.statistics(measured), old)
         if len(found.moves):
             pairs = (found.plan.keys, found.plan.workers)
             version = self.current.version + 1

@@ -33,11 +33,13 @@ CLASSIFYING = ("d-choices", "w-choices", "round-robin-head", "dstream", "fish")
 TARGET = "__unskew_target"
 
 
-def strategy_of(scheme: Scheme | str, n_workers: int) -> Strategy | None:
+def strategy_of(
+    scheme: Scheme | str, n_workers: int, capacities: Sequence[float] | None = None
+) -> Strategy | None:
     """Return what makes the plans of a scheme; None if it needs none."""
     if isinstance(scheme, str):
         (planner,) = read_planners(scheme).values()
-        return Planned(planner, n_workers)
+        return Planned(planner, n_workers, capacities)
     if scheme.name in ("key", "shuffle"):
         return None
     if scheme.name not in CLASSIFYING:

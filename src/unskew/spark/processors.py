@@ -172,7 +172,8 @@ class MovingProcessor(StatefulProcessor):
                 self.expected.clear()
             if not meter.matters:
                 return None
-            return Cost(meter.records, meter.seconds, 1).text(plan_key)
+            worker, _ = partition_and_batch()
+            return Cost(meter.records, meter.seconds, 1, worker).text(plan_key)
 
         results = transfer.step(held, batch, Orders(to, since), process)
         return with_costs(results, self.output.names, finish)

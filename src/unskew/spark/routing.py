@@ -17,6 +17,7 @@ from unskew.spark.checkpoint import PARTITIONS, checkpoint_partitions
 from unskew.spark.files import check_writable
 from unskew.spark.keys import ColumnOrName, key_columns, key_id
 from unskew.spark.metrics import BatchMetrics, Guide, Watch, watch
+from unskew.spark.moves import MEASURED
 from unskew.spark.observed import DRAWN, ID, LATEST, RARELY, name_column, sampled, sketches
 from unskew.spark.online import Routers, slot_udf
 from unskew.spark.placement import SLOT, worker_column
@@ -41,6 +42,7 @@ class Routing:
     checkpoint: str | None = None
     name: str = "router"
     decay: float = 0.5
+    capacities: Sequence[float] | str | None = None
     metrics: deque[BatchMetrics] = field(
         default_factory=lambda: deque(maxlen=KEPT), init=False, repr=False, compare=False
     )
@@ -63,6 +65,25 @@ class Routing:
             raise ValueError(f"{self.scheme} plans between batches: use mode='planned'")
         if self.mode == "planned":
             strategy_of(self._scheme, 1)
+        self._check_capacities(planner)
+
+    def _check_capacities(self, planner: bool) -> None:
+        given = self.capacities
+        if given is None:
+            return
+        if not planner:
+            raise ValueError(f"capacities are for planners like 'mixed', not for {self.scheme}")
+        if isinstance(given, str):
+            if given != MEASURED:
+                raise ValueError(f"capacities must be numbers or {MEASURED!r}, got {given!r}")
+        elif not all(0 < capacity < float("inf") for capacity in given):
+            raise ValueError(f"capacities must be above 0 and finite, got {[*given]}")
+
+    @property
+    def _given_capacities(self) -> Sequence[float] | None:
+        if self.capacities == MEASURED:
+            raise ValueError("capacities are measured where tasks of functions with state run")
+        return None if isinstance(self.capacities, str) else self.capacities
 
     @property
     def planned(self) -> bool:
@@ -101,7 +122,7 @@ class Routing:
         columns = key_columns(df, keys)
         route = PlannedRoute(columns, [F.col("window"), *columns], self.n_workers(df))
         root = self._beside_checkpoint()
-        strategy = strategy_of(self._scheme, route.n_workers)
+        strategy = strategy_of(self._scheme, route.n_workers, self._given_capacities)
         assert strategy is not None
         folder, schedule = PlanFolder(f"{root}/plans"), Schedule(root, length_us)
         memory = Memory(route.n_workers, self.decay)
@@ -124,7 +145,7 @@ class Routing:
     def _planned(
         self, df: DataFrame, route: PlannedRoute, root: str | None
     ) -> tuple[DataFrame, Guide]:
-        strategy = strategy_of(self._scheme, route.n_workers)
+        strategy = strategy_of(self._scheme, route.n_workers, self._given_capacities)
         if strategy is None:
             spread = self._scheme_name == "shuffle"
             return (route.over_all(df) if spread else route.by_hash(df)), Guide()
@@ -172,6 +193,9 @@ class Routing:
                 f"workers={self.workers}, but spark.sql.shuffle.partitions is {session}: "
                 "a worker is a shuffle partition, so set that to the same"
             )
+        given = self.capacities
+        if given is not None and not isinstance(given, str) and len(given) != session:
+            raise ValueError(f"{len(given)} capacities for {session} workers: give one for each")
         return session
 
     def _beside_checkpoint(self) -> str:

@@ -176,7 +176,7 @@ class Operator:
             if not meter.matters:
                 return None
             size = len(pickle.dumps(seen.value))
-            return Cost(meter.records, meter.seconds, size).text(plan_key)
+            return Cost(meter.records, meter.seconds, size, worker).text(plan_key)
 
         results = Transfer(export, fetch).step(held, batch, orders, process)
         return with_costs(results, self.output.names, finish)

@@ -1,0 +1,111 @@
+"""Planning for keys that stay whole: by what they cost, for workers that are not alike."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.typing import NDArray
+
+from unskew.planners import Mixed
+from unskew.spark import Balancer
+from unskew.spark.costs import Cost, Meter, read_costs, with_costs
+from unskew.spark.hot_keys import homes_of
+from unskew.spark.moves import MEASURED, Moving, Prices
+from unskew.spark.observed import Observed
+from unskew.spark.planning import Memory
+from unskew.spark.plans import PlanFolder
+from unskew.spark.whereabouts import MoveLog
+
+N = 4
+KEYS = np.random.default_rng(3).integers(0, 2**63, 200, np.uint64)
+HOMES = dict(zip(KEYS.tolist(), homes_of(KEYS, N).tolist(), strict=True))
+
+
+def observed(costs: dict[int, Cost], number: int = 0) -> Observed:
+    """Return a batch in which each key has ten records."""
+    homes = np.bincount([*HOMES.values()], minlength=N) * 10.0
+    hot = dict.fromkeys(HOMES, 10.0)
+    return Observed(10 * len(KEYS), hot, homes, homes, {}, number, costs)
+
+
+def moving(folder: Path, capacities: list[float] | str | None = None) -> Moving:
+    log, plans = MoveLog(str(folder)), PlanFolder(str(folder / "plans"))
+    return Moving(Mixed(theta_max=0.05), plans, log, Memory(N, 0.5), capacities)
+
+
+def places(guide: Moving) -> dict[int, int]:
+    """Return where keys are under the newest plan."""
+    entries = zip(guide.current.keys.tolist(), guide.current.workers.tolist(), strict=True)
+    return HOMES | dict(entries)
+
+
+def loads(guide: Moving, price: dict[int, float]) -> NDArray[np.float64]:
+    found = places(guide)
+    done = np.bincount([found[key] for key in price], [*price.values()], minlength=N)
+    return done.astype(np.float64)
+
+
+def test_keys_are_weighed_by_seconds(tmp_path: Path) -> None:
+    price = {key: 1.0 if home == 0 else 0.2 for key, home in HOMES.items()}
+    guide = moving(tmp_path)
+    guide.learn(observed({key: Cost(10, price[key], 100, HOMES[key]) for key in HOMES}))
+    done = loads(guide, price)
+    assert done.max() <= 1.06 * done.mean()
+    assert guide.current.version == 1
+
+
+@pytest.mark.parametrize("capacities", [[0.5, 0.5, 1.0, 1.0], MEASURED])
+def test_slow_workers_get_less(tmp_path: Path, capacities: list[float] | str) -> None:
+    speed, guide = np.array([0.5, 0.5, 1.0, 1.0]), moving(tmp_path, capacities)
+    for number in range(4):
+        place = places(guide)
+        costs = {key: Cost(10, 0.1 / speed[place[key]], 100, place[key]) for key in place}
+        guide.learn(observed(costs, number))
+    took = loads(guide, dict.fromkeys(HOMES, 1.0)) / speed
+    assert took.max() <= 1.08 * took.mean()
+
+
+def test_state_is_weighed_by_bytes() -> None:
+    prices = Prices(0.5, np.ones(N))
+    prices.add({5: Cost(10, 1.0, 1000, 0), 6: Cost(10, 1.0, 10, 0)}, {5, 6})
+    memory = Memory(N, 0.5)
+    memory.add(Observed(30, {5: 10.0, 6: 10.0, 7: 10.0}, np.ones(N), np.ones(N), {}))
+    found = prices.statistics(memory.measured())
+    sizes = dict(zip(found.keys.tolist(), found.state_bytes.tolist(), strict=True))
+    assert sizes == {5: 1000.0, 6: 10.0, 7: 505.0}
+    prices.add({}, {6})
+    assert [*prices.spent] == [6]
+
+
+def test_costs_ride_on_the_last_result() -> None:
+    results = [pd.DataFrame({"n": [1, 2]}), pd.DataFrame({"n": []}), pd.DataFrame({"n": [3]})]
+    text = Cost(3, 0.5, 9, 1).text(7)
+    found = pd.concat(with_costs(results, ["n"], lambda: text))
+    assert found["n"].tolist() == [1, 2, 3]
+    assert found["__unskew_cost"].tolist() == [None, None, text]
+    (alone,) = with_costs([], ["n"], lambda: text)
+    assert read_costs(alone["__unskew_cost"]) == {7: Cost(3, 0.5, 9, 1)}
+    assert [*with_costs([], ["n"], lambda: None)] == []
+
+
+def test_a_meter_counts_what_a_function_is_given() -> None:
+    meter = Meter()
+    assert [*meter.timed(map(len, meter.counted([[1, 2], [3]])))] == [2, 1]
+    assert meter.records == 3
+    assert meter.seconds > 0
+
+
+@pytest.mark.parametrize(
+    ("capacities", "scheme", "message"),
+    [
+        ([1.0, 0.0], "mixed", "capacities must be above 0 and finite"),
+        ("guessed", "mixed", "capacities must be numbers or 'measured', got 'guessed'"),
+        ([1.0, 1.0], "w-choices", "capacities are for planners like 'mixed', not for w-choices"),
+    ],
+)
+def test_bad_capacities(capacities: list[float] | str, scheme: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Balancer(scheme, capacities=capacities)
