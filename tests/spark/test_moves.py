@@ -26,7 +26,7 @@ HOMES = dict(zip(KEYS.tolist(), homes_of(KEYS, N).tolist(), strict=True))
 
 def observed(costs: dict[int, Cost], number: int = 0) -> Observed:
     """Return a batch in which each key has ten records."""
-    homes = np.bincount([*HOMES.values()], minlength=N) * 10.0
+    homes = np.array([10.0 * [*HOMES.values()].count(worker) for worker in range(N)])
     hot = dict.fromkeys(HOMES, 10.0)
     return Observed(10 * len(KEYS), hot, homes, homes, {}, number, costs)
 
