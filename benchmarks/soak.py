@@ -7,6 +7,9 @@ fetch what they have routed. What died is started again. At the end every total 
 and a key must be there, once, and right, and the states of the routers those of a run without
 kills. Else the exit code is 1.
 
+With ``--mode state --scheme restless`` it is a function with state, all of whose keys move after
+every batch; then each result must follow the one before, for every key.
+
 Usage: python benchmarks/soak.py [--kills 20] [--seconds 200] [--scheme fish] [--json]
 """
 

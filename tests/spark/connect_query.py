@@ -9,14 +9,20 @@ import json
 import os
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+import benchmarks.restless  # noqa: F401
 
 from unskew.spark import Balancer, combine
 from unskew.spark import aggregates as agg
@@ -80,7 +86,53 @@ def found(spark: SparkSession, folder: str) -> dict[str, Any]:
     total = combine(Total(), "x", returns="bigint")
     balanced = Balancer("shuffle").aggregate(rows, "key", n=agg.count(), total=total)
     results["combined"] = sorted(map(list, balanced.collect()))
+    results["moving"], results["moved"] = moving(spark, folder)
+    names = rows.select("key").distinct().withColumn("name", F.upper("key"))
+    joined = Balancer("w-choices").join(rows, names, "key")
+    results["joined"] = sorted(
+        map(list, joined.groupBy("key").agg(F.count("*"), F.sum("x")).collect())
+    )
     return results
+
+
+def moving(spark: SparkSession, folder: str) -> tuple[list[Any], int]:
+    """Return the last row of each key of a function with state, and how many states moved."""
+    stream = spark.readStream.schema("key string, x bigint").option("maxFilesPerTrigger", 1)
+    balance = Balancer("restless", checkpoint=f"{folder}/moving")
+    df = balance.apply_in_pandas_with_state(
+        stream.parquet(f"{folder}/in"),
+        "key",
+        function=add_up,
+        output="key string, n bigint, total bigint",
+        state="n bigint, total bigint",
+    )
+    query = (
+        df.writeStream.format("memory")
+        .queryName("moving")
+        .outputMode("update")
+        .option("checkpointLocation", f"{folder}/moving")
+        .trigger(processingTime="3 seconds")
+        .start()
+    )
+    query.processAllAvailable()
+    query.stop()
+    latest: dict[str, list[Any]] = {}
+    for row in sorted(spark.table("moving").collect(), key=lambda row: row["n"]):
+        latest[row["key"]] = list(row)
+    exports = [
+        p for p in Path(folder, "moving/unskew/router/moves").glob("*/*") if p.suffix != ".in"
+    ]
+    return sorted(latest.values()), len(exports)
+
+
+def add_up(
+    key: tuple[Any, ...], chunks: Iterator[pd.DataFrame], state: Any
+) -> Iterator[pd.DataFrame]:
+    n, total = state.get if state.exists else (0, 0)
+    for chunk in chunks:
+        n, total = n + len(chunk), total + int(chunk["x"].sum())
+    state.update((n, total))
+    yield pd.DataFrame({"key": [key[0]], "n": [n], "total": [total]})
 
 
 def streamed(

@@ -16,8 +16,10 @@ def test_connect(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr[-3000:]
     found = json.loads(done.stdout.splitlines()[-1])
     assert found["session"] == "pyspark.sql.connect.session"
-    for name in ("batch planned", "batch online", "stream planned", "stream online", "combined"):
+    batches = ("batch planned", "batch online", "combined", "joined")
+    for name in (*batches, "stream planned", "stream online", "moving"):
         assert found[name] == found["expected"], name
+    assert found["moved"] > 5
     for mode in ("planned", "online"):
         metrics = found[f"metrics {mode}"]
         assert [records for records, _ in metrics] == [2000] * 3

@@ -41,6 +41,18 @@ def test_kills_on_a_cluster_leave_results_exact(tmp_path: Path) -> None:
     assert report["processes_left"] == 0
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are found in /proc")
+def test_kills_while_states_move_lose_nothing(tmp_path: Path) -> None:
+    soak = Soak(tmp_path / "soak", "restless", "state", rows=300)
+    report = soak.run(("python", "driver"), seconds=15, limit_s=300)
+    assert report["kills"] == {"driver": 1, "python": 1}
+    assert report["driver_failures"] == []
+    assert report["mismatches"] == {"missing": 0, "gaps": 0, "wrong": 0}
+    assert report["totals"] > 100
+    assert report["moved"] > 50
+    assert report["processes_left"] == 0
+
+
 @pytest.fixture(scope="module")
 def flaky(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder of runs with and without failing tasks."""

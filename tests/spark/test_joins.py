@@ -85,8 +85,21 @@ def rows_of(df: DataFrame) -> list[str]:
     return sorted(str(row) for row in df.collect())
 
 
-@pytest.mark.parametrize("how", ["inner", "left", "right", "left_semi", "anti"])
-@pytest.mark.parametrize("scheme", ["w-choices", "mixed"])
+FULL = pytest.mark.full
+
+
+@pytest.mark.parametrize(
+    ("scheme", "how"),
+    [
+        ("w-choices", "left"),
+        ("w-choices", "right"),
+        ("w-choices", "anti"),
+        ("mixed", "left_semi"),
+        pytest.param("w-choices", "inner", marks=FULL),
+        pytest.param("mixed", "left", marks=FULL),
+        pytest.param("mixed", "anti", marks=FULL),
+    ],
+)
 def test_batches(spark: SparkSession, data: Path, scheme: str, how: str) -> None:
     clicks, views = table(spark, data, "clicks"), table(spark, data, "views")
     found = Balancer(scheme).join(clicks, views, "key", how=how)
@@ -136,11 +149,11 @@ def run(results: DataFrame, folder: Path, files: int) -> None:
 @pytest.mark.parametrize(
     ("scheme", "how"),
     [
-        ("w-choices", "left"),
-        ("restless", "inner"),
-        pytest.param("restless", "left", marks=pytest.mark.full),
-        pytest.param("restless", "right", marks=pytest.mark.full),
-        pytest.param("restless", "left_semi", marks=pytest.mark.full),
+        ("restless", "left"),
+        pytest.param("w-choices", "left", marks=FULL),
+        pytest.param("restless", "inner", marks=FULL),
+        pytest.param("restless", "right", marks=FULL),
+        pytest.param("restless", "left_semi", marks=FULL),
     ],
 )
 def test_two_streams(
@@ -175,7 +188,7 @@ def test_two_streams(
     assert len(versions) >= (4 if scheme == "restless" else 2)
 
 
-@pytest.mark.parametrize("how", ["left", pytest.param("anti", marks=pytest.mark.full)])
+@pytest.mark.parametrize("how", ["left", pytest.param("anti", marks=FULL)])
 def test_a_stream_and_a_table(spark: SparkSession, data: Path, tmp_path: Path, how: str) -> None:
     views = table(spark, data, "views")
     balance = Balancer("w-choices", checkpoint=str(tmp_path / "chk"))

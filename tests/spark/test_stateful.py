@@ -129,8 +129,8 @@ def plain(spark: SparkSession, folder: Path, checkpoint: Path, files: int) -> Re
 @pytest.mark.parametrize(
     ("scheme", "files", "least"),
     [
-        ("mixed:theta_max=0.02", 6, 1),
         ("restless", 6, 200),
+        pytest.param("mixed:theta_max=0.02", 6, 1, marks=pytest.mark.full),
         pytest.param("restless", 16, 1000, marks=pytest.mark.full),
         pytest.param("key", 4, 0, marks=pytest.mark.full),
     ],
