@@ -8,6 +8,7 @@ What of the inverse depends on the worker only is its anchor.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -43,3 +44,33 @@ def homes(keys: NDArray[np.uint64], n_workers: int) -> NDArray[np.int32]:
     h = (h ^ h >> 16) * F1 & MASK
     h = (h ^ h >> 13) * F2 & MASK
     return np.mod((h ^ h >> 16).astype(np.uint32).view(np.int32), n_workers)
+
+
+CELLS = 32
+"""Parts that the keys of a worker are in: when it leaves, each goes to some other worker."""
+
+
+def cells(keys: NDArray[np.uint64], n_workers: int) -> NDArray[np.int64]:
+    """Return the cells of keys: by where Spark puts them, and by their upper half."""
+    part = (keys >> np.uint64(32)).astype(np.int64) % CELLS
+    return homes(keys, n_workers).astype(np.int64) * CELLS + part
+
+
+def cell_workers(n_workers: int, active: Collection[int]) -> NDArray[np.int64]:
+    """Return the worker of every cell: its own one or, if that is not active, some other.
+
+    By the highest random weight, so that few cells change place when workers come or go.
+
+    Examples
+    --------
+    >>> before, after = cell_workers(4, {0, 1, 2}), cell_workers(4, {0, 1})
+    >>> np.unique(before[after != before]).tolist(), np.bincount(after).tolist()
+    ([2], [65, 63])
+    """
+    chosen = np.array(sorted(active))
+    cell = np.arange(n_workers * CELLS)
+    owner = cell // CELLS
+    mixed = (cell[:, None] * n_workers + chosen).astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    mixed = (mixed ^ (mixed >> np.uint64(31))) * np.uint64(0xBF58476D1CE4E5B9)
+    other = chosen[np.argmax(mixed ^ (mixed >> np.uint64(29)), axis=1)]
+    return np.where(np.isin(owner, chosen), owner, other)

@@ -248,6 +248,38 @@ def test_processors_move_with_all_their_states(spark: SparkSession, tmp_path: Pa
     assert sum(batch.moved_keys for batch in balance.metrics) > 10
 
 
+def test_workers_come_and_go(spark: SparkSession, tmp_path: Path) -> None:
+    files, n = 9, int(spark.conf.get("spark.sql.shuffle.partitions") or 0)
+    write_stream(tmp_path / "in", files, keys=60, records=600)
+    sink, checkpoint = Sink(), tmp_path / "balanced"
+    balance = Balancer("mixed", checkpoint=str(checkpoint), active=range(n - 2))
+    found = balance.apply_in_pandas_with_state(
+        read(spark, tmp_path / "in"), "key", function=chained, output=OUTPUT, state=STATE
+    )
+
+    def change(batch: DataFrame, number: int) -> None:
+        sink.take(batch, number)
+        if number in (2, 5):
+            balance.activate(range(n) if number == 2 else range(n // 2))
+
+    query = (
+        found.writeStream.foreachBatch(change)
+        .outputMode("update")
+        .option("checkpointLocation", str(checkpoint))
+        .trigger(processingTime="1 second")
+        .start()
+    )
+    wait(query, lambda batch: batch >= files - 1)
+    assert sink.by_key() == plain(spark, tmp_path / "in", tmp_path / "plain", files)
+    loads = {m.batch: m.loads for m in balance.metrics}
+    assert [*loads[0][n - 2 :]] == [0, 0]
+    assert min(loads[5]) > 0
+    # Only keys that had no rows since they should have moved are still with those that left.
+    assert sum(loads[files - 1][n // 2 :]) < 0.2 * sum(loads[files - 1])
+    with pytest.raises(ValueError, match=r"active workers must be some of 0 to 7, got \[9\]"):
+        balance.activate([9], n_workers=n)
+
+
 def test_what_cannot_move_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     write_stream(tmp_path / "in", 1, keys=3, records=10)
     rows = read(spark, tmp_path / "in")
@@ -263,6 +295,10 @@ def test_what_cannot_move_is_refused(spark: SparkSession, tmp_path: Path) -> Non
         )
     with pytest.raises(ValueError, match=r"give Balancer\(..., checkpoint=...\)"):
         Balancer("mixed").apply_in_pandas_with_state(rows, "key", **given)
+    with pytest.raises(ValueError, match="workers come and go where functions with state run"):
+        Balancer("mixed", checkpoint=str(tmp_path), active=[0]).route(rows, "key")
+    with pytest.raises(ValueError, match=r"make the balancer with active=\.\.\., the workers"):
+        Balancer("mixed", checkpoint=str(tmp_path)).activate([0])
     with pytest.raises(TypeError, match="a schema has names and types"):
         Balancer("mixed", checkpoint=str(tmp_path)).apply_in_pandas_with_state(
             rows, "key", **{**given, "output": "bigint"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -62,6 +62,8 @@ class Balancer(Routing):
     capacities
         With a planner: how fast each worker is, or ``"measured"`` by the tasks of functions with
         state; all the same if not given.
+    active
+        For functions with state: the workers to begin with, if `activate` may change them.
 
     Attributes
     ----------
@@ -113,6 +115,20 @@ class Balancer(Routing):
             df, keys, lambda log: MovingProcessor(processor, kind, time_mode, log), mode
         )
 
+    def activate(self, workers: Collection[int], *, n_workers: int | None = None) -> None:
+        """Say which workers are active, also while the query runs: they come and go.
+
+        For functions with state, of a balancer that was made with ``active``. Keys of a worker that
+        leaves move, when their next rows come, to those that stay; when it comes back, they do.
+        """
+        most = n_workers or self.workers
+        if self.active is None:
+            raise ValueError("make the balancer with active=..., the workers to begin with")
+        if not workers or min(workers) < 0 or (most and max(workers) >= most):
+            some = f"some of 0 to {most - 1}" if most else "numbers from 0 on"
+            raise ValueError(f"active workers must be {some}, got {sorted(workers)}")
+        MoveLog(self._beside_checkpoint()).activate(workers)
+
     def _stateful(
         self,
         df: DataFrame,
@@ -131,7 +147,11 @@ class Balancer(Routing):
         route = PlannedRoute(columns, columns, self.n_workers(df))
         root = self._beside_checkpoint()
         folder, log = PlanFolder(f"{root}/plans"), MoveLog(root)
-        rows, guide = route.moving(df, folder.root, log.root), Guide()
+        first = None
+        if self.active is not None:
+            self.activate(self.active, n_workers=route.n_workers)
+            first = log.homes(route.n_workers).first
+        rows, guide = route.moving(df, folder.root, log.root, first), Guide()
         if isinstance(self._scheme, str):
             (planner,) = read_planners(self._scheme).values()
             memory = Memory(route.n_workers, self.decay)

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from unskew.murmur import CELLS
 from unskew.plan import Plan
 from unskew.planners import Planner, Statistics
 from unskew.spark.costs import Cost
@@ -21,9 +22,11 @@ from unskew.spark.metrics import Guide
 from unskew.spark.observed import Observed
 from unskew.spark.planning import Memory
 from unskew.spark.plans import PlanFolder, SplitPlan
-from unskew.spark.whereabouts import MoveLog
+from unskew.spark.whereabouts import Homes, MoveLog
 
 MEASURED = "measured"
+IDLE = 1e-9
+"""The capacity of a worker that is not active."""
 LEAST, MOST = 1 / 8, 8.0
 """How slow or fast a worker is taken to be, at the most, beside the mean."""
 
@@ -101,6 +104,22 @@ class Prices:
         )
 
 
+def of_active(statistics: Statistics, homes: Homes) -> Statistics:
+    """Return statistics for the workers that are active: others can do next to nothing.
+
+    What they have of keys that cannot be told apart goes to those that stand in for them.
+    """
+    if len(homes.active) == homes.n_workers:
+        return statistics
+    assert statistics.fixed is not None
+    owners = np.arange(len(homes.now_cells)) // CELLS
+    fixed = np.zeros(homes.n_workers)
+    np.add.at(fixed, homes.now_cells, statistics.fixed[owners] / CELLS)
+    resting = np.isin(np.arange(homes.n_workers), homes.active, invert=True)
+    capacities = np.where(resting, IDLE, statistics.capacities)
+    return replace(statistics, capacities=capacities, fixed=fixed)
+
+
 class Moving(Guide):
     """Makes a plan after each batch, if the last one will not do.
 
@@ -138,8 +157,9 @@ class Moving(Guide):
         measured = self.memory.measured()
         costs = {key % 2**64: cost for key, cost in batch.costs.items()}
         self.prices.add(costs, {*measured.keys.tolist(), *costs})
+        homes = self.log.homes(self.memory.n_workers)
         old = Plan((1.0,) * self.memory.n_workers, *self.current.whole(), fallback="spark")
-        found = self.planner.plan(self.prices.statistics(measured), old)
+        found = self.planner.plan(of_active(self.prices.statistics(measured), homes), old)
         if len(found.moves):
             pairs = (found.plan.keys, found.plan.workers)
             version = self.current.version + 1

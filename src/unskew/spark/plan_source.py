@@ -17,7 +17,7 @@ from unskew.spark.observed import ID
 from unskew.spark.plans import PlanFolder, SplitPlan
 from unskew.spark.schedule import Schedule, ScheduleError
 from unskew.spark.tasks import micro_batch
-from unskew.spark.whereabouts import MoveLog
+from unskew.spark.whereabouts import MoveLog, Order
 
 TARGETS, HERALDED, SERVING = "__unskew_targets", "__unskew_heralded", "__unskew_serving"
 SCHEMA = f"{ID} bigint, {TARGETS} array<bigint>"
@@ -61,7 +61,7 @@ class PlanTable(DataSource):
             )
         if moves is None:
             return _PlanReader(path)
-        return _OrdersReader(path, moves, int(self.options["workers"]))
+        return _OrdersReader(path, moves, int(self.options["workers"]), "cells" in self.options)
 
 
 class _PlanReader(DataSourceReader):
@@ -122,8 +122,8 @@ def read_terms(spark: SparkSession, path: str, schedule: Schedule) -> DataFrame:
 
 
 class _OrdersReader(DataSourceReader):
-    def __init__(self, path: str, moves: str, n_workers: int) -> None:
-        self.path, self.moves, self.n_workers = path, moves, n_workers
+    def __init__(self, path: str, moves: str, n_workers: int, cells: bool) -> None:
+        self.path, self.moves, self.n_workers, self.cells = path, moves, n_workers, cells
 
     def wanted(self) -> dict[int, int]:
         plan = PlanFolder(self.path).latest()
@@ -132,7 +132,13 @@ class _OrdersReader(DataSourceReader):
         return dict(zip(plan.keys.tolist(), plan.workers.tolist(), strict=True))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        orders = MoveLog(self.moves).orders(micro_batch(), self.wanted, self.n_workers).values()
+        found, homes = MoveLog(self.moves).orders(micro_batch(), self.wanted, self.n_workers)
+        orders = [*found.values()]
+        if self.cells:
+            both = zip(homes.first_cells.tolist(), homes.now_cells.tolist(), strict=True)
+            orders = [
+                Order(cell, first, now) for cell, (first, now) in enumerate(both) if first != now
+            ]
         goal = targets(self.n_workers).tolist()
         if orders:
             yield pa.record_batch(
@@ -148,14 +154,18 @@ class _OrdersReader(DataSourceReader):
             )
 
 
-def read_orders(spark: SparkSession, path: str, moves: str, n_workers: int) -> DataFrame:
+def read_orders(
+    spark: SparkSession, path: str, moves: str, n_workers: int, cells: bool = False
+) -> DataFrame:
     """Return the table of what to do with keys in a micro-batch, and where their rows go.
 
-    ``path`` is the folder of plans, ``moves`` that of `MoveLog`.
+    ``path`` is the folder of plans, ``moves`` that of `MoveLog`. With ``cells`` it is the table of
+    cells of keys whose workers are not those of the beginning.
     """
     spark.dataSource.register(PlanTable)
     reader = spark.read.format("unskew_plan").option("path", path).option("moves", moves)
-    return reader.option("workers", n_workers).load()
+    reader = reader.option("workers", n_workers)
+    return (reader.option("cells", "true") if cells else reader).load()
 
 
 def read_plan(spark: SparkSession, path: str) -> DataFrame:

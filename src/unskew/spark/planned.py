@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from unskew.murmur import MASK, targets
+from unskew.murmur import CELLS, MASK, cell_workers, targets
 from unskew.planners import PLANNERS, read_planners
 from unskew.routers import Scheme
 from unskew.spark.hot_keys import Classified, Planned, Strategy
@@ -30,7 +30,7 @@ from unskew.spark.schedule import Schedule
 
 CLASSIFYING = ("d-choices", "w-choices", "round-robin-head", "dstream", "fish")
 """Schemes whose hot keys can be planned for."""
-TARGET = "__unskew_target"
+TARGET, CELL = "__unskew_target", "__unskew_cell"
 
 
 def strategy_of(
@@ -96,15 +96,36 @@ class PlannedRoute:
         chosen = joined.withColumn(TARGETS, F.get(holding, F.lit(0))["targets"]).drop(SERVING)
         return self._with_slot(chosen, F.col(TARGETS)).drop(TARGETS)
 
-    def moving(self, df: DataFrame, plans: str, moves: str) -> DataFrame:
-        """Return the rows with slots by where the states of keys are, and what to do with these."""
+    def moving(
+        self, df: DataFrame, plans: str, moves: str, first: Collection[int] | None = None
+    ) -> DataFrame:
+        """Return the rows with slots by where the states of keys are, and what to do with these.
+
+        ``first`` are the workers that were active at the beginning, if workers come and go.
+        """
         table = F.broadcast(read_orders(df.sparkSession, plans, moves, self.n_workers))
         joined = df.withColumn(ID, plan_key(self.columns)).join(table, ID, "left")
+        if first is not None:
+            joined = self._by_cells(joined, plans, moves, first)
         orders = {
             TO: F.coalesce(TO, F.lit(STAY)),
             SINCE: F.coalesce(SINCE, F.lit(ARRIVED).cast("long")),
         }
         return self._with_slot(joined, F.col(TARGETS)).withColumns(orders).drop(TARGETS)
+
+    def _by_cells(self, df: DataFrame, plans: str, moves: str, first: Collection[int]) -> DataFrame:
+        """Return rows with orders by the cells of keys, for keys that have none of their own."""
+        cell = self.home * CELLS + F.pmod(F.shiftrightunsigned(F.col(ID), 32), F.lit(CELLS))
+        names = (TARGETS, TO, HERALDED, SINCE)
+        table = read_orders(df.sparkSession, plans, moves, self.n_workers, cells=True)
+        renamed = table.select(F.col(ID).alias(CELL), *(F.col(n).alias(f"{n}_cell") for n in names))
+        joined = df.withColumn(CELL, cell.cast("long")).join(F.broadcast(renamed), CELL, "left")
+        own = F.col(TARGETS).isNotNull()
+        at_first = targets(self.n_workers)[cell_workers(self.n_workers, first)].tolist()
+        home = F.array(F.element_at(F.lit(at_first), F.col(CELL).cast("int") + 1))
+        chosen = {n: F.when(own, F.col(n)).otherwise(F.col(f"{n}_cell")) for n in names}
+        chosen[TARGETS] = F.coalesce(chosen[TARGETS], home)
+        return joined.withColumns(chosen).drop(CELL, *(f"{n}_cell" for n in names))
 
     def with_heralds(self, df: DataFrame) -> DataFrame:
         """Return rows of `moving` and, for those whose state leaves, one to where it goes."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -43,6 +43,7 @@ class Routing:
     name: str = "router"
     decay: float = 0.5
     capacities: Sequence[float] | str | None = None
+    active: Collection[int] | None = None
     metrics: deque[BatchMetrics] = field(
         default_factory=lambda: deque(maxlen=KEPT), init=False, repr=False, compare=False
     )
@@ -101,6 +102,8 @@ class Routing:
         Group by the columns of ``before`` (a window, say), then the keys, then the slot, in this
         order: Spark's hash of them sends each row to the worker that the scheme chose.
         """
+        if self.active is not None:
+            raise ValueError("workers come and go where functions with state run, not here")
         columns = key_columns(df, keys)
         grouping = [*(key_columns(df, before) if before else []), *columns]
         route = PlannedRoute(columns, grouping, self.n_workers(df))

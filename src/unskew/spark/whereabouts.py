@@ -10,7 +10,8 @@ it is tried. In names of files keys are hashed; plan keys are those of plans.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import json
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import PurePosixPath
@@ -18,13 +19,14 @@ from typing import Any
 
 import numpy as np
 import pyarrow.fs as fs
+from numpy.typing import NDArray
 
-from unskew.murmur import homes
+from unskew.murmur import cell_workers, cells
 from unskew.sealed import SealError, seal, unseal
 from unskew.spark.files import located, remove, write_once, write_whole
 from unskew.spark.moving import ARRIVED, STAY
 
-STATE, PLACES = "exported state 1", "whereabouts 1"
+STATE, PLACES = "exported state 1", "whereabouts 2"
 KEPT = 20
 COME = "in"
 
@@ -58,30 +60,65 @@ class Order:
 Orders = dict[int, Order]
 
 
-def given(places: Orders, wanted: Mapping[int, int], n_workers: int) -> Orders:
+@dataclass(frozen=True)
+class Homes:
+    """Where keys are that no plan and no move tells of.
+
+    Parameters
+    ----------
+    n_workers
+        Shuffle partitions.
+    first
+        The workers that were active when the query began: keys that never moved are at home there.
+    active
+        Those that are active now.
+    """
+
+    n_workers: int
+    first: tuple[int, ...]
+    active: tuple[int, ...]
+
+    @classmethod
+    def all(cls, n_workers: int) -> Homes:
+        """Return the homes of workers that are all active."""
+        return cls(n_workers, (*range(n_workers),), (*range(n_workers),))
+
+    def of(self, keys: Sequence[int]) -> Iterator[tuple[int, int, int]]:
+        """Return keys, each with its first home and its present one."""
+        at = cells(np.array(keys, np.uint64), self.n_workers)
+        first, now = self.first_cells[at], self.now_cells[at]
+        return zip(keys, first.tolist(), now.tolist(), strict=True)
+
+    @cached_property
+    def first_cells(self) -> NDArray[np.int64]:
+        """The first worker of every cell."""
+        return cell_workers(self.n_workers, self.first)
+
+    @cached_property
+    def now_cells(self) -> NDArray[np.int64]:
+        """The present worker of every cell."""
+        return cell_workers(self.n_workers, self.active)
+
+
+def given(places: Orders, wanted: Mapping[int, int], homes: Homes) -> Orders:
     """Return what to do with keys, from where they are and should be; the others are at home.
 
     Examples
     --------
-    >>> [key for key in range(20) if homes(np.array([key], np.uint64), 3)[0] == 1][:3]
-    [3, 5, 6]
-    >>> orders = given({5: Order(5, worker=2)}, wanted={3: 0, 6: 1}, n_workers=3)
+    >>> [key for key, _, home in Homes.all(3).of(range(8)) if home == 1]
+    [0, 5, 7]
+    >>> orders = given({5: Order(5, worker=2)}, wanted={0: 2, 7: 1}, homes=Homes.all(3))
     >>> [(order.key, order.worker, order.to) for order in orders.values()]
-    [(3, 1, 0), (5, 2, 1)]
+    [(0, 1, 2), (5, 2, 1)]
     """
     keys = [*wanted, *(key for key in places if key not in wanted)]
     found = {}
-    for key, home in zip(keys, _homes(keys, n_workers), strict=True):
-        order = places.get(key, Order(key, home))
+    for key, first, home in homes.of(keys):
+        order = places.get(key, Order(key, first))
         place = wanted.get(key, home)
         order = replace(order, to=STAY if place == order.worker else place)
-        if order != Order(key, home):
+        if order != Order(key, first) or home != first:
             found[key] = order
-    return found
-
-
-def _homes(keys: Iterable[int], n_workers: int) -> list[int]:
-    found: list[int] = homes(np.array([*keys], np.uint64), n_workers).tolist()
     return found
 
 
@@ -119,19 +156,41 @@ class MoveLog:
         write_whole(self._system, come, b"")
         return state
 
-    def orders(self, batch: int, wanted: Callable[[], Mapping[int, int]], n_workers: int) -> Orders:
-        """Return what to do with keys in a batch; what is wanted is asked in its first try only."""
+    def orders(
+        self, batch: int, wanted: Callable[[], Mapping[int, int]], n_workers: int
+    ) -> tuple[Orders, Homes]:
+        """Return what to do with keys in a batch, and where all others are.
+
+        What is wanted, and which workers are active, is asked in the first try of a batch only.
+        """
         known = self._numbers(self._places)
         if batch not in known:
             earlier = [at for at in known if at < batch]
-            places = self._load(earlier[-1]) if earlier else {}
+            places = self._load(earlier[-1])[0] if earlier else {}
             places = self._followed(places, earlier[-1] if earlier else 0, batch)
-            made = given(places, wanted(), n_workers)
+            homes = self.homes(n_workers)
+            made = given(places, wanted(), homes)
             rows = [(o.key, o.worker, o.to, o.since) for o in made.values()]
-            data = seal(PLACES, np.array(rows, ROW).tobytes())
+            header = json.dumps([homes.n_workers, homes.first, homes.active]).encode()
+            data = seal(PLACES, header + b"\n" + np.array(rows, ROW).tobytes())
             write_once(self._system, self._places / str(batch), data)
             self._clean(earlier, made)
         return self._load(batch)
+
+    def activate(self, workers: Collection[int]) -> None:
+        """Say which workers are active from the next batch on."""
+        data = json.dumps(sorted(workers)).encode()
+        write_once(self._system, self._root / "first-active", data)
+        write_whole(self._system, self._root / "active", data)
+
+    def homes(self, n_workers: int) -> Homes:
+        """Return where keys are by the workers that are active, all of them if nobody said."""
+        try:
+            first = json.loads(self._read(self._root / "first-active"))
+            now = json.loads(self._read(self._root / "active"))
+        except FileNotFoundError:
+            return Homes.all(n_workers)
+        return Homes(n_workers, tuple(first), tuple(now))
 
     def sizes(self, batch: int) -> tuple[int, int]:
         """Return how many states left in a batch, and their bytes."""
@@ -165,15 +224,17 @@ class MoveLog:
                 if batch < earlier[-KEPT] and batch not in awaited:
                     self._system.delete_dir(str(self._moves / str(batch)))
 
-    def _load(self, batch: int) -> Orders:
+    def _load(self, batch: int) -> tuple[Orders, Homes]:
         path = self._places / str(batch)
         try:
-            rows = np.frombuffer(unseal(PLACES, self._read(path)), ROW)
+            header, _, rows = unseal(PLACES, self._read(path)).partition(b"\n")
         except SealError as error:
             raise LostStateError(
                 f"{path}, where states are: {error}; restore that file, and start the query again"
             ) from None
-        return {row[0]: Order(*row) for row in rows.tolist()}
+        n_workers, first, active = json.loads(header)
+        orders = {row[0]: Order(*row) for row in np.frombuffer(rows, ROW).tolist()}
+        return orders, Homes(n_workers, tuple(first), tuple(active))
 
     def _read(self, path: PurePosixPath) -> bytes:
         with self._system.open_input_stream(str(path)) as file:
@@ -191,12 +252,16 @@ class MoveLog:
         return sorted(int(name) for name in self._names(folder) if name.isdigit())
 
     @property
+    def _root(self) -> PurePosixPath:
+        return PurePosixPath(self._located[1])
+
+    @property
     def _moves(self) -> PurePosixPath:
-        return PurePosixPath(self._located[1]) / "moves"
+        return self._root / "moves"
 
     @property
     def _places(self) -> PurePosixPath:
-        return PurePosixPath(self._located[1]) / "whereabouts"
+        return self._root / "whereabouts"
 
     @property
     def _system(self) -> fs.FileSystem:
