@@ -1,6 +1,6 @@
 """A join of two streams with one hot key: Spark's plain join, and one that splits the hot key.
 
-Each result takes half a millisecond, as sleep: sleeping tasks need no core. Both joins must give
+Each result takes a millisecond, as sleep: sleeping tasks need no core. Both joins must give
 the same number of results, and the same sum of their contents.
 
     python benchmarks/skew_join.py [--hot 0.3] [--json]
@@ -122,9 +122,9 @@ def main() -> None:
     parser.add_argument("--keys", type=int, default=2000)
     parser.add_argument("--workers", type=int, default=16)
     parser.add_argument("--records", type=int, default=30_000, help="in a batch, on the left")
-    parser.add_argument("--batches", type=int, default=9)
-    parser.add_argument("--warm-up", type=int, default=4, help="batches that do not count")
-    parser.add_argument("--delay-us", type=float, default=500.0)
+    parser.add_argument("--batches", type=int, default=11)
+    parser.add_argument("--warm-up", type=int, default=6, help="batches that do not count")
+    parser.add_argument("--delay-us", type=float, default=1000.0)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()

@@ -273,5 +273,6 @@ class MoveLog:
 
 
 def _name(plan_key: int, key: Sequence[Any], last: str) -> str:
-    digest = hashlib.blake2b(repr(tuple(key)).encode(), digest_size=16).hexdigest()
+    plain = [value.item() if isinstance(value, np.generic) else value for value in key]
+    digest = hashlib.blake2b(repr(plain).encode(), digest_size=16).hexdigest()
     return f"{plan_key % 2**64:016x}.{digest}.{last}"
