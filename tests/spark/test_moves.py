@@ -85,7 +85,7 @@ def test_costs_ride_on_the_last_result() -> None:
     text = Cost(3, 0.5, 9, 1).text(7)
     found = pd.concat(with_costs(results, ["n"], lambda: text))
     assert found["n"].tolist() == [1, 2, 3]
-    assert found["__unskew_cost"].tolist() == [None, None, text]
+    assert found["__unskew_cost"].tolist() == ["", "", text]
     (alone,) = with_costs([], ["n"], lambda: text)
     assert read_costs(alone["__unskew_cost"]) == {7: Cost(3, 0.5, 9, 1)}
     assert [*with_costs([], ["n"], lambda: None)] == []

@@ -16,7 +16,7 @@ from pyspark.sql.types import DataType, StructType
 from unskew.planners import PLANNERS, read_planners
 from unskew.spark.aggregates import Aggregate
 from unskew.spark.combiners import Combined, accumulated
-from unskew.spark.costs import COST, without_costs
+from unskew.spark.costs import told_costs, without_costs
 from unskew.spark.joins import SkewJoin, Times
 from unskew.spark.keys import key_columns
 from unskew.spark.metrics import Guide
@@ -161,7 +161,7 @@ class Balancer(Routing):
         operator = wrapped(log)
         rows = (route.with_heralds(rows) if operator.times_out else rows).drop(HERALDED)
         found = operator.apply(rows, keys, mode)
-        return without_costs(found.observe(costs, F.collect_list(COST).alias("costs")))
+        return without_costs(found.observe(costs, told_costs()))
 
     def join(
         self,

@@ -8,14 +8,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyspark import TaskContext
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 if TYPE_CHECKING:
     import pandas as pd
 
-COST, ALONE = "__unskew_cost", "!"
-"""The column of results that has costs, and what they begin with in a row without a result."""
+COST, ALONE, NOTHING = "__unskew_cost", "!", ""
+"""The column of results that has costs; what they begin with in a row without a result; none.
+
+A column of nulls would make pandas warn in every task.
+"""
 PART, LEAST_S = 0.01, 0.005
 """A key is reported if it took this part of the time that its task has run for, and no less."""
 
@@ -65,19 +68,23 @@ def with_costs(
         if not len(result):
             continue
         if last is not None:
-            yield last.assign(**{COST: None})
+            yield last.assign(**{COST: NOTHING})
         last = result
     cost = finish()
     if last is not None:
-        yield last.assign(**{COST: [None] * (len(last) - 1) + [cost]})
+        yield last.assign(**{COST: [NOTHING] * (len(last) - 1) + [cost or NOTHING]})
     elif cost is not None:
         yield pd.DataFrame({**{name: [None] for name in names}, COST: [ALONE + cost]})
 
 
+def told_costs() -> Column:
+    """Return what to observe of results."""
+    return F.collect_list(F.when(F.col(COST) != NOTHING, F.col(COST))).alias("costs")
+
+
 def without_costs(results: DataFrame) -> DataFrame:
     """Return the user's results only."""
-    alone = F.coalesce(F.col(COST).startswith(ALONE), F.lit(False))
-    return results.filter(~alone).drop(COST)
+    return results.filter(~F.col(COST).startswith(ALONE)).drop(COST)
 
 
 class Meter:
