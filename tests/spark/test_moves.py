@@ -9,10 +9,10 @@ import pandas as pd
 import pytest
 from numpy.typing import NDArray
 
+from unskew.murmur import homes
 from unskew.planners import Mixed
 from unskew.spark import Balancer
 from unskew.spark.costs import Cost, Meter, read_costs, with_costs
-from unskew.spark.hot_keys import homes_of
 from unskew.spark.moves import MEASURED, Moving, Prices
 from unskew.spark.observed import Observed
 from unskew.spark.planning import Memory
@@ -21,14 +21,14 @@ from unskew.spark.whereabouts import MoveLog
 
 N = 4
 KEYS = np.random.default_rng(3).integers(0, 2**63, 200, np.uint64)
-HOMES = dict(zip(KEYS.tolist(), homes_of(KEYS, N).tolist(), strict=True))
+HOMES = dict(zip(KEYS.tolist(), homes(KEYS, N).tolist(), strict=True))
 
 
 def observed(costs: dict[int, Cost], number: int = 0) -> Observed:
     """Return a batch in which each key has ten records."""
-    homes = np.array([10.0 * [*HOMES.values()].count(worker) for worker in range(N)])
+    at_home = np.array([10.0 * [*HOMES.values()].count(worker) for worker in range(N)])
     hot = dict.fromkeys(HOMES, 10.0)
-    return Observed(10 * len(KEYS), hot, homes, homes, {}, number, costs)
+    return Observed(10 * len(KEYS), hot, at_home, at_home, {}, number, costs)
 
 
 def moving(folder: Path, capacities: list[float] | str | None = None) -> Moving:

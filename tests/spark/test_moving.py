@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from unskew.murmur import homes
-from unskew.spark.hot_keys import homes_of
+from unskew.plan import Plan
+from unskew.routers import TableRouter
 from unskew.spark.moving import ARRIVED, HERALD, STAY, Held, Orders, Transfer
 from unskew.spark.whereabouts import LostStateError, MoveLog, Order
 
@@ -104,7 +105,8 @@ def test_nothing_is_lost_or_doubled_and_order_is_kept(
 def test_the_home_of_a_key_is_where_spark_puts_it() -> None:
     keys = np.random.default_rng(1).integers(0, 2**64, 1000, np.uint64)
     for n_workers in (1, 3, 8, 200):
-        assert np.array_equal(homes(keys, n_workers), homes_of(keys, n_workers))
+        router = TableRouter.of(Plan((1.0,) * n_workers, fallback="spark"))
+        assert np.array_equal(homes(keys, n_workers), router.route(keys))
 
 
 def test_a_key_without_rows_stays_where_it_is(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import uuid
+from functools import cached_property
 from pathlib import PurePosixPath
 
 import pyarrow as pa
@@ -75,3 +76,35 @@ def remove(system: fs.FileSystem, path: PurePosixPath) -> None:
     """Remove a file, if nobody else has."""
     with contextlib.suppress(FileNotFoundError):
         system.delete_file(str(path))
+
+
+class Rooted:
+    """Files of one purpose, under a path or a URI."""
+
+    root: str
+
+    @cached_property
+    def _located(self) -> tuple[fs.FileSystem, str]:
+        return located(self.root)
+
+    @property
+    def _system(self) -> fs.FileSystem:
+        return self._located[0]
+
+    @property
+    def _path(self) -> PurePosixPath:
+        return PurePosixPath(self._located[1])
+
+    def _bytes(self, path: PurePosixPath) -> bytes:
+        with self._system.open_input_stream(str(path)) as file:
+            return bytes(file.read())
+
+    def _infos(self, folder: PurePosixPath) -> list[fs.FileInfo]:
+        """Return the files of a folder, without those that are being written."""
+        found = self._system.get_file_info(fs.FileSelector(str(folder), allow_not_found=True))
+        return [info for info in found if not info.base_name.startswith(".")]
+
+    def _numbers(self, folder: PurePosixPath) -> list[int]:
+        """Return the files of a folder whose names are numbers, by these."""
+        names = (info.base_name for info in self._infos(folder))
+        return sorted(int(name) for name in names if name.isdigit())

@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.hashing import Keys
+from unskew.murmur import homes
 from unskew.plan import Plan
 from unskew.planners import Mixed, Planner, Statistics
-from unskew.routers import Scheme, TableRouter
+from unskew.routers import Scheme
 from unskew.spark.plans import SplitPlan
 
 SAMPLE = 50_000
@@ -163,8 +164,8 @@ def expected_loads(
     loads = (rest_of(measured) if rest is None else rest).copy()
     first = np.searchsorted(plan.keys, measured.keys)
     last = np.searchsorted(plan.keys, measured.keys, side="right")
-    homes = homes_of(measured.keys, plan.n_workers)
-    for count, home, low, high in zip(measured.counts, homes, first, last, strict=True):
+    at_home = homes(measured.keys, plan.n_workers)
+    for count, home, low, high in zip(measured.counts, at_home, first, last, strict=True):
         workers = plan.workers[low:high] if low < high else np.array([home])
         np.add.at(loads, workers, count / len(workers))
     return loads
@@ -181,11 +182,5 @@ def sample(measured: Measured, seed: int = 0) -> Keys:
 def rest_of(measured: Measured) -> NDArray[np.float64]:
     """Return the records that each worker has by Spark's hash, without those of measured keys."""
     n_workers = len(measured.homes)
-    homes = homes_of(measured.keys, n_workers)
-    known = np.bincount(homes, measured.counts, minlength=n_workers)
+    known = np.bincount(homes(measured.keys, n_workers), measured.counts, minlength=n_workers)
     return np.maximum(0.0, measured.homes - known)
-
-
-def homes_of(keys: Keys, n_workers: int) -> NDArray[np.int32]:
-    """Return the worker of each key by Spark's hash."""
-    return TableRouter.of(Plan((1.0,) * n_workers, fallback="spark")).route(keys)

@@ -13,13 +13,9 @@ import json
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
-from pathlib import PurePosixPath
-
-import pyarrow.fs as fs
 
 from unskew.sealed import SealError, seal, unseal
-from unskew.spark.files import located, remove, write_once, write_whole
+from unskew.spark.files import Rooted, remove, write_once, write_whole
 from unskew.spark.plans import PlanFolder
 
 KIND = "schedule 1"
@@ -48,7 +44,7 @@ Terms = list[Term]
 
 
 @dataclass(frozen=True)
-class Schedule:
+class Schedule(Rooted):
     """The terms of plans, under a path or a URI.
 
     Parameters
@@ -71,12 +67,12 @@ class Schedule:
         known = [at for at in ((before or {}).get("latest_us"), latest_us) if at is not None]
         told = {"latest_us": max(known, default=None), "watermark_us": watermark_us}
         write_whole(self._system, self._path / "seen" / str(batch), json.dumps(told).encode())
-        for old in self._numbers("seen")[:-KEPT]:
+        for old in self._numbers(self._path / "seen")[:-KEPT]:
             remove(self._system, self._path / "seen" / str(old))
 
     def terms(self, batch: int, newest: int) -> Terms:
         """Return the terms of a batch; the newest plan is asked for in its first try only."""
-        known = self._numbers("schedule")
+        known = self._numbers(self._path / "schedule")
         if batch not in known:
             earlier = [at for at in known if at < batch]
             terms = self._load(earlier[-1]) if earlier else [Term(0, BEGIN)]
@@ -100,7 +96,7 @@ class Schedule:
 
     def _seen(self, batch: int) -> dict[str, int] | None:
         try:
-            data = self._read(self._path / "seen" / str(batch))
+            data = self._bytes(self._path / "seen" / str(batch))
         except FileNotFoundError:
             return None
         return dict(json.loads(data))
@@ -108,7 +104,7 @@ class Schedule:
     def _load(self, batch: int) -> Terms:
         path = self._path / "schedule" / str(batch)
         try:
-            rows = json.loads(unseal(KIND, self._read(path)))
+            rows = json.loads(unseal(KIND, self._bytes(path)))
         except SealError as error:
             raise ScheduleError(
                 f"{path}, which plans serve which windows: {error}; restore that file, and start "
@@ -116,28 +112,7 @@ class Schedule:
             ) from None
         return [Term(*row) for row in rows]
 
-    def _read(self, path: PurePosixPath) -> bytes:
-        with self._system.open_input_stream(str(path)) as file:
-            return bytes(file.read())
-
-    def _numbers(self, folder: str) -> list[int]:
-        selector = fs.FileSelector(str(self._path / folder), allow_not_found=True)
-        names = (info.base_name for info in self._system.get_file_info(selector))
-        return sorted(int(name) for name in names if name.isdigit())
-
     @property
     def serving(self) -> PlanFolder:
         """The plans that are in use, or were lately."""
         return PlanFolder(f"{self.root}/serving")
-
-    @property
-    def _path(self) -> PurePosixPath:
-        return PurePosixPath(self._located[1])
-
-    @property
-    def _system(self) -> fs.FileSystem:
-        return self._located[0]
-
-    @cached_property
-    def _located(self) -> tuple[fs.FileSystem, str]:
-        return located(self.root)

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import io
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import PurePosixPath
 
 import numpy as np
 import pyarrow.fs as fs
 
 from unskew.sealed import SealError, seal, unseal
-from unskew.spark.files import located, remove, write_whole
+from unskew.spark.files import Rooted, remove, write_whole
 from unskew.state import Snapshot
 
 KIND = "router state 1"
@@ -27,7 +26,7 @@ class RouterStateError(ValueError):
 
 
 @dataclass(frozen=True)
-class StateFiles:
+class StateFiles(Rooted):
     """The files of one router in a query, under a path or a URI.
 
     ``<root>/<source>/<batch>`` holds the state of a source after a batch. The last eight are kept.
@@ -90,15 +89,3 @@ class StateFiles:
         selector = fs.FileSelector(str(folder), allow_not_found=True)
         found = self._system.get_file_info(selector)
         return [info.base_name for info in found if info.base_name.isdigit()]
-
-    @cached_property
-    def _located(self) -> tuple[fs.FileSystem, str]:
-        return located(self.root)
-
-    @property
-    def _system(self) -> fs.FileSystem:
-        return self._located[0]
-
-    @property
-    def _path(self) -> PurePosixPath:
-        return PurePosixPath(self._located[1])

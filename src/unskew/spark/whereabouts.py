@@ -18,12 +18,11 @@ from pathlib import PurePosixPath
 from typing import Any
 
 import numpy as np
-import pyarrow.fs as fs
 from numpy.typing import NDArray
 
 from unskew.murmur import cell_workers, cells
 from unskew.sealed import SealError, seal, unseal
-from unskew.spark.files import located, remove, write_once, write_whole
+from unskew.spark.files import Rooted, remove, write_once, write_whole
 from unskew.spark.moving import ARRIVED, STAY
 
 STATE, PLACES = "exported state 1", "whereabouts 2"
@@ -126,7 +125,7 @@ ROW = np.dtype([("key", "<u8"), ("worker", "<i4"), ("to", "<i4"), ("since", "<i8
 
 
 @dataclass(frozen=True)
-class MoveLog:
+class MoveLog(Rooted):
     """The moves of one operator, under a path or a URI."""
 
     root: str
@@ -145,7 +144,7 @@ class MoveLog:
         """Return the state of a key that was exported in an earlier batch; note that it came."""
         path = self._moves / str(since) / _name(plan_key, key, str(worker))
         try:
-            data = self._read(path)
+            data = self._bytes(path)
             state = unseal(STATE, data) if data else None
         except (FileNotFoundError, SealError) as error:
             raise LostStateError(
@@ -180,14 +179,14 @@ class MoveLog:
     def activate(self, workers: Collection[int]) -> None:
         """Say which workers are active from the next batch on."""
         data = json.dumps(sorted(workers)).encode()
-        write_once(self._system, self._root / "first-active", data)
-        write_whole(self._system, self._root / "active", data)
+        write_once(self._system, self._path / "first-active", data)
+        write_whole(self._system, self._path / "active", data)
 
     def homes(self, n_workers: int) -> Homes:
         """Return where keys are by the workers that are active, all of them if nobody said."""
         try:
-            first = json.loads(self._read(self._root / "first-active"))
-            now = json.loads(self._read(self._root / "active"))
+            first = json.loads(self._bytes(self._path / "first-active"))
+            now = json.loads(self._bytes(self._path / "active"))
         except FileNotFoundError:
             return Homes.all(n_workers)
         return Homes(n_workers, tuple(first), tuple(now))
@@ -227,7 +226,7 @@ class MoveLog:
     def _load(self, batch: int) -> tuple[Orders, Homes]:
         path = self._places / str(batch)
         try:
-            header, _, rows = unseal(PLACES, self._read(path)).partition(b"\n")
+            header, _, rows = unseal(PLACES, self._bytes(path)).partition(b"\n")
         except SealError as error:
             raise LostStateError(
                 f"{path}, where states are: {error}; restore that file, and start the query again"
@@ -236,40 +235,16 @@ class MoveLog:
         orders = {row[0]: Order(*row) for row in np.frombuffer(rows, ROW).tolist()}
         return orders, Homes(n_workers, tuple(first), tuple(active))
 
-    def _read(self, path: PurePosixPath) -> bytes:
-        with self._system.open_input_stream(str(path)) as file:
-            return bytes(file.read())
-
-    def _infos(self, folder: PurePosixPath) -> list[fs.FileInfo]:
-        selector = fs.FileSelector(str(folder), allow_not_found=True)
-        found = self._system.get_file_info(selector)
-        return [info for info in found if not info.base_name.startswith(".")]
-
     def _names(self, folder: PurePosixPath) -> list[str]:
         return [info.base_name for info in self._infos(folder)]
 
-    def _numbers(self, folder: PurePosixPath) -> list[int]:
-        return sorted(int(name) for name in self._names(folder) if name.isdigit())
-
-    @property
-    def _root(self) -> PurePosixPath:
-        return PurePosixPath(self._located[1])
-
     @property
     def _moves(self) -> PurePosixPath:
-        return self._root / "moves"
+        return self._path / "moves"
 
     @property
     def _places(self) -> PurePosixPath:
-        return self._root / "whereabouts"
-
-    @property
-    def _system(self) -> fs.FileSystem:
-        return self._located[0]
-
-    @cached_property
-    def _located(self) -> tuple[fs.FileSystem, str]:
-        return located(self.root)
+        return self._path / "whereabouts"
 
 
 def _name(plan_key: int, key: Sequence[Any], last: str) -> str:
