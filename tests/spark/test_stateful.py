@@ -245,7 +245,8 @@ def test_processors_move_with_all_their_states(spark: SparkSession, tmp_path: Pa
         wait(start(found, sink, tmp_path / name), lambda batch: batch >= 4)
         results.append(sink.by_key())
     assert results[0] == results[1]
-    assert sum(batch.moved_keys for batch in balance.metrics) > 10
+    moves = (tmp_path / "balanced/unskew/router/moves").glob("*/*")
+    assert sum(path.suffix != ".in" for path in moves) > 5
 
 
 def test_workers_come_and_go(spark: SparkSession, tmp_path: Path) -> None:
@@ -275,7 +276,8 @@ def test_workers_come_and_go(spark: SparkSession, tmp_path: Path) -> None:
     assert [*loads[0][n - 2 :]] == [0, 0]
     assert min(loads[5]) > 0
     # Only keys that had no rows since they should have moved are still with those that left.
-    assert sum(loads[files - 1][n // 2 :]) < 0.2 * sum(loads[files - 1])
+    last = loads[max(loads)]
+    assert sum(last[n // 2 :]) < 0.2 * sum(last)
     with pytest.raises(ValueError, match=r"active workers must be some of 0 to 7, got \[9\]"):
         balance.activate([9], n_workers=n)
 
