@@ -103,7 +103,11 @@ def test_a_meter_counts_what_a_function_is_given() -> None:
     [
         ([1.0, 0.0], "mixed", "capacities must be above 0 and finite"),
         ("guessed", "mixed", "capacities must be numbers or 'measured', got 'guessed'"),
-        ([1.0, 1.0], "w-choices", "capacities are for planners like 'mixed', not for w-choices"),
+        (
+            [1.0, 1.0],
+            "w-choices",
+            "as numbers in mode='online', for 'fish' and .* not for w-choices",
+        ),
     ],
 )
 def test_bad_capacities(capacities: list[float] | str, scheme: str, message: str) -> None:

@@ -32,6 +32,8 @@ SCHEMES = {name: name for name in ROUTERS} | {
     "dstream": "dstream:threshold=2:decline=0.05",
     "fish": "fish:epoch=60:rate=50:counters=30",
 }
+SPEEDS: dict[str, list[float]] = dict.fromkeys(("consistent", "fish"), [1.0, 0.5] * 4)
+"""Capacities of the workers, where a scheme looks at them."""
 GROUPS = [list(SCHEMES)[start : start + 5] for start in range(0, len(SCHEMES), 5)]
 STARTS = [3, 5, 2, 4]
 """Sources of the query, each time that it is started; two batches each time."""
@@ -66,7 +68,13 @@ def routed(df: DataFrame, schemes: list[str], checkpoint: Path | None = None) ->
     df = df.withColumn("source", F.spark_partition_id())
     for name in schemes:
         place = None if checkpoint is None else str(checkpoint)
-        balancer = Balancer(SCHEMES[name], mode="online", checkpoint=place, name=name)
+        balancer = Balancer(
+            SCHEMES[name],
+            mode="online",
+            checkpoint=place,
+            name=name,
+            capacities=SPEEDS.get(name),
+        )
         worker = F.pmod(F.hash("word", SLOT), F.lit(WORKERS))
         df = balancer.route(df, "word").withColumn(name, worker).drop(SLOT)
     return df
@@ -82,11 +90,14 @@ def sources(batch: pa.Table) -> dict[int, pa.Table]:
 def replayed(spec: str, batches: list[pa.Table]) -> Iterator[tuple[int, pa.Table, Workers]]:
     """Give the records of each source in each batch, and where routers on the driver send them."""
     (scheme,) = read_schemes(spec)
+    given = dict(scheme.given)
+    if scheme.name in SPEEDS:
+        given["capacities"] = SPEEDS[scheme.name]
     routers: dict[int, Router] = {}
     for batch in batches:
         before = {source: routers[source].snapshot() for source in sorted(routers)}
         for source, records in sources(batch).items():
-            router = scheme.router(WORKERS, source=source, **scheme.given)
+            router = scheme.router(WORKERS, source=source, **given)
             if source not in routers and before:
                 another = list(before.values())[source % len(before)]
                 router.restore({**another, WHOSE: np.array(repr(router))})

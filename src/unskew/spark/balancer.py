@@ -20,7 +20,7 @@ from unskew.spark.costs import told_costs, without_costs
 from unskew.spark.joins import SkewJoin, Times
 from unskew.spark.keys import key_columns
 from unskew.spark.metrics import Guide
-from unskew.spark.moves import Moving
+from unskew.spark.moves import TOLD, Moving
 from unskew.spark.observed import DRAWN
 from unskew.spark.placement import SLOT
 from unskew.spark.plan_source import HERALDED
@@ -154,7 +154,7 @@ class Balancer(Routing):
         rows, guide = route.moving(df, folder.root, log.root, first), Guide()
         if isinstance(self._scheme, str):
             (planner,) = read_planners(self._scheme).values()
-            memory = Memory(route.n_workers, self.decay)
+            memory = Memory(route.n_workers, self.decay, TOLD)
             guide = Moving(planner, folder, log, memory, self.capacities)
         costs = f"unskew costs of {self.name} {uuid.uuid4().hex}"
         rows = self._watched(rows, route, guide, root, also=costs).drop(DRAWN)

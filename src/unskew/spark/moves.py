@@ -27,6 +27,8 @@ from unskew.spark.whereabouts import Homes, MoveLog
 MEASURED = "measured"
 IDLE = 1e-9
 """The capacity of a worker that is not active."""
+TOLD = 10_000
+"""How many keys are remembered, at the most: tasks tell of all that take a part of their time."""
 LEAST, MOST = 1 / 8, 8.0
 """How slow or fast a worker is taken to be, at the most, beside the mean."""
 
@@ -153,7 +155,9 @@ class Moving(Guide):
     def learn(self, batch: Observed) -> None:
         """Take in a batch, and plan."""
         started = time.perf_counter()
-        self.memory.add(batch)
+        # What tasks tell is exact, and of more keys than a sketch has.
+        told = {key: float(cost.records) for key, cost in batch.costs.items()}
+        self.memory.add(replace(batch, hot={**batch.hot, **told}))
         measured = self.memory.measured()
         costs = {key % 2**64: cost for key, cost in batch.costs.items()}
         self.prices.add(costs, {*measured.keys.tolist(), *costs})

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from unskew.kernels.placement import write_partitions, write_slots
 from unskew.murmur import INVERSE_C1, INVERSE_C2, MASK
 
 SLOT = "slot"
@@ -24,6 +23,8 @@ Ints = NDArray[np.int32]
 
 def slots_for(hashes: Ints, workers: Ints, anchors: NDArray[np.uint32]) -> Ints:
     """Return the slots that send rows, by the hash of their other columns, to workers."""
+    from unskew.kernels.placement import write_slots  # numba, which most tasks do without
+
     out = np.empty(len(hashes), np.uint32)
     write_slots(hashes.view(np.uint32), workers, anchors, out)
     return out.view(np.int32)
@@ -31,6 +32,8 @@ def slots_for(hashes: Ints, workers: Ints, anchors: NDArray[np.uint32]) -> Ints:
 
 def partitions_of(hashes: Ints, slots: Ints, n_workers: int) -> Ints:
     """Return where Spark puts rows with these hashes and slots."""
+    from unskew.kernels.placement import write_partitions
+
     out = np.empty(len(hashes), np.int32)
     write_partitions(hashes.view(np.uint32), slots.view(np.uint32), n_workers, out)
     return out

@@ -17,10 +17,21 @@ from unskew.spark.schedule import Schedule
 
 @dataclass
 class Memory:
-    """Records by key and by home, with older batches counting less."""
+    """Records by key and by home, with older batches counting less.
+
+    Parameters
+    ----------
+    n_workers
+        How many there are.
+    decay
+        What a batch counts when the next one has come.
+    tracked
+        How many keys are remembered, at the most.
+    """
 
     n_workers: int
     decay: float
+    tracked: int = TRACKED
     counts: dict[int, float] = field(default_factory=dict)
     homes: NDArray[np.float64] = field(init=False)
     records: float = 0.0
@@ -33,7 +44,7 @@ class Memory:
         old = {key: self.decay * count for key, count in self.counts.items()}
         merged = {key: old.get(key, 0.0) + batch.hot.get(key, 0.0) for key in {*old, *batch.hot}}
         ranked = sorted(merged.items(), key=lambda pair: (-pair[1], pair[0]))
-        self.counts = dict(ranked[:TRACKED])
+        self.counts = dict(ranked[: self.tracked])
         self.records = self.decay * self.records + batch.records
         self.homes = self.decay * self.homes + batch.homes
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import pickle
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any, cast
 
 import pandas as pd
@@ -26,9 +25,9 @@ from pyspark.sql.streaming.stateful_processor import (
 from pyspark.sql.types import StringType, StructField, StructType
 
 from unskew.spark.costs import COST, Cost, Meter, with_costs
-from unskew.spark.moving import ARRIVED, Held, Orders, Transfer
+from unskew.spark.moving import ARRIVED, HERALD, Held, Transfer
 from unskew.spark.placement import SLOT
-from unskew.spark.stateful import OURS, nullable
+from unskew.spark.stateful import nullable, taken_orders, with_orders
 from unskew.spark.tasks import micro_batch, partition_and_batch
 from unskew.spark.whereabouts import MoveLog
 
@@ -133,8 +132,7 @@ class MovingProcessor(StatefulProcessor):
     def apply(self, rows: DataFrame, keys: Sequence[str], mode: str) -> DataFrame:
         """Return the results, with what keys cost in rows of their own, in the column `COST`."""
         out = StructType([*map(nullable, self.output), StructField(COST, StringType())])
-        users = (name for name in rows.columns if name not in OURS)
-        grouped = rows.select(*users, *OURS).groupBy(*keys, SLOT)
+        grouped = with_orders(rows).groupBy(*keys, SLOT)
         return grouped.transformWithStateInPandas(self, out, mode, self.time_mode)
 
     def init(self, handle: StatefulProcessorHandle) -> None:
@@ -151,13 +149,10 @@ class MovingProcessor(StatefulProcessor):
         timerValues: TimerValues,  # noqa: N803
     ) -> Iterator[pd.DataFrame]:
         """Do what a micro-batch brings to a key at this worker."""
-        first = next(rows)
-        # Spark renames columns that begin with an underscore.
-        plan_key, _, to, since = (int(first.iat[0, -i]) for i in range(len(OURS), 0, -1))
-        chunks = (chunk.iloc[:, : -len(OURS)] for chunk in chain([first], rows))
+        plan_key, orders, chunks = taken_orders(rows)
         meter = Meter()
-        known = since == ARRIVED or not self.carrier.empty
-        held = Held(HERE if known and to >= ARRIVED else None, self._since())
+        known = orders.since == ARRIVED or not self.carrier.empty
+        held = Held(HERE if known and orders.to != HERALD else None, self._since())
         transfer, batch = self._transfer(key[:-1], plan_key), micro_batch()
 
         def process() -> Iterator[pd.DataFrame]:
@@ -175,7 +170,7 @@ class MovingProcessor(StatefulProcessor):
             worker, _ = partition_and_batch()
             return Cost(meter.records, meter.seconds, 1, worker).text(plan_key)
 
-        results = transfer.step(held, batch, Orders(to, since), process)
+        results = transfer.step(held, batch, orders, process)
         return with_costs(results, self.output.names, finish)
 
     def handleExpiredTimer(  # noqa: N802

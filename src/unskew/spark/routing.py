@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections import deque
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pyspark.sql import DataFrame
@@ -66,14 +66,20 @@ class Routing:
             raise ValueError(f"{self.scheme} plans between batches: use mode='planned'")
         if self.mode == "planned":
             strategy_of(self._scheme, 1)
-        self._check_capacities(planner)
+        self._take_capacities()
 
-    def _check_capacities(self, planner: bool) -> None:
+    def _take_capacities(self) -> None:
         given = self.capacities
         if given is None:
             return
-        if not planner:
-            raise ValueError(f"capacities are for planners like 'mixed', not for {self.scheme}")
+        if isinstance(self._scheme, Scheme):
+            if self.planned or isinstance(given, str) or not self._scheme.accepts("capacities"):
+                raise ValueError(
+                    "capacities are for planners like 'mixed' and, as numbers in mode='online', "
+                    f"for 'fish' and 'consistent', not for {self.scheme}"
+                )
+            able = replace(self._scheme, given={**self._scheme.given, "capacities": [*given]})
+            object.__setattr__(self, "_scheme", able)
         if isinstance(given, str):
             if given != MEASURED:
                 raise ValueError(f"capacities must be numbers or {MEASURED!r}, got {given!r}")

@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 
 import pandas as pd
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
@@ -20,8 +21,9 @@ from unskew.spark.placement import SLOT
 from unskew.spark.tasks import micro_batch, partition_and_batch
 from unskew.spark.whereabouts import MoveLog
 
-OURS = (ID, SLOT, TO, SINCE)
-"""The last columns of the rows that an operator is given."""
+ORDERS = "__unskew_orders"
+OURS = (ORDERS, SLOT)
+"""The last columns of the rows that an operator is given: few, as each takes time in each group."""
 OF_EXPECTED = ("__unskew_expected", "__unskew_plan_key")
 """Of the state of a key that will come: null if it has."""
 
@@ -135,8 +137,7 @@ class Operator:
         kept = StructType([*map(nullable, self.state)])
         for name in OF_EXPECTED if self.times_out else ():
             kept.add(name, LongType())
-        users = (name for name in rows.columns if name not in OURS)
-        grouped = rows.select(*users, *OURS).groupBy(*keys, SLOT)
+        grouped = with_orders(rows).groupBy(*keys, SLOT)
         return grouped.applyInPandasWithState(self.run, out, kept, mode, self.timeout)
 
     def run(
@@ -145,12 +146,10 @@ class Operator:
         """Do what a micro-batch brings to a key at this worker."""
         key, (worker, batch) = grouping[:-1], (partition_and_batch()[0], micro_batch())
         held, plan_key = self._held(group)
-        orders, rows = Orders(), iter(())
+        orders: Orders = Orders()
+        rows: Iterator[pd.DataFrame] = iter(())
         if not group.hasTimedOut:
-            first = next(chunks)
-            plan_key, to, since = (int(first[name].iat[0]) for name in (ID, TO, SINCE))
-            orders = Orders(to, since)
-            rows = (chunk.iloc[:, : -len(OURS)] for chunk in chain([first], chunks))
+            plan_key, orders, rows = taken_orders(chunks)
         woken = group.hasTimedOut and held.expected != ARRIVED
         meter, seen = Meter(), KeyState(None, group.hasTimedOut, group, self.timeout)
 
@@ -175,7 +174,7 @@ class Operator:
             self._keep(group, held, seen, plan_key)
             if not meter.matters:
                 return None
-            size = len(pickle.dumps(seen.value))
+            size = len(pickle.dumps((seen.value, seen.times_out_at)))
             return Cost(meter.records, meter.seconds, size, worker).text(plan_key)
 
         results = Transfer(export, fetch).step(held, batch, orders, process)
@@ -208,6 +207,23 @@ class Operator:
             group.setTimeoutTimestamp(max(at, group.getCurrentWatermarkMs() + 1, 1))
         else:
             group.setTimeoutDuration(max(1, at - group.getCurrentProcessingTimeMs()))
+
+
+def with_orders(rows: DataFrame) -> DataFrame:
+    """Return rows as operators are given them: the user's columns, then `OURS`."""
+    users = (name for name in rows.columns if name not in (ID, SLOT, TO, SINCE))
+    return rows.select(*users, F.concat_ws(",", ID, TO, SINCE).alias(ORDERS), SLOT)
+
+
+def taken_orders(
+    chunks: Iterator[pd.DataFrame],
+) -> tuple[int, Orders, Iterator[pd.DataFrame]]:
+    """Return the key of plans and the orders that rows bring, and the user's columns of them."""
+    first = next(chunks)
+    # By position: Spark renames columns that begin with an underscore.
+    plan_key, to, since = map(int, first.iat[0, -len(OURS)].split(","))
+    users = (chunk.iloc[:, : -len(OURS)] for chunk in chain([first], chunks))
+    return plan_key, Orders(to, since), users
 
 
 def nullable(field: StructField) -> StructField:

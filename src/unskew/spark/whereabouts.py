@@ -194,7 +194,8 @@ class MoveLog(Rooted):
     def sizes(self, batch: int) -> tuple[int, int]:
         """Return how many states left in a batch, and their bytes."""
         infos = self._infos(self._moves / str(batch))
-        found = [info.size for info in infos if not info.base_name.endswith(COME) and info.size]
+        sealed = [info.size for info in infos if not info.base_name.endswith(COME) and info.size]
+        found = [size - len(seal(STATE, b"")) for size in sealed]
         return len(found), sum(found)
 
     def _followed(self, places: Orders, first: int, until: int) -> Orders:
