@@ -5,6 +5,7 @@ be merged, so keys stay whole: plain Spark has them where their hash says, plann
 
     python benchmarks/moving_state.py [--schemes mixed,min-table,readj] [--json]
     python benchmarks/moving_state.py --unequal --schemes mixed,mixed+given,mixed+measured
+    python benchmarks/moving_state.py --grow 6 --interval 100 --schemes mixed
 """
 
 from __future__ import annotations
@@ -95,8 +96,11 @@ def run(
             .option("maxFilesPerTrigger", 2)
             .parquet(str(folder))
         )
+        first = range(options.workers - 1) if options.grow else None
         balance = (
-            None if scheme == "plain" else Balancer(scheme, checkpoint=chk, capacities=capacities)
+            None
+            if scheme == "plain"
+            else Balancer(scheme, checkpoint=chk, capacities=capacities, active=first)
         )
         found: DataFrame
         if balance is None:
@@ -118,6 +122,8 @@ def run(
             while len(batches) < options.batches and query.isActive:
                 time.sleep(0.1)
                 batches = [p for p in query.recentProgress if p["numInputRows"]]
+                if options.grow and balance is not None and len(batches) >= options.grow:
+                    balance.activate(range(options.workers))
             if (error := query.exception()) is not None:
                 raise RuntimeError(str(error))
         finally:
@@ -129,7 +135,9 @@ def run(
             "scheme": f"{scheme}, capacities {how}" if how else scheme,
             "records_per_s": options.records * len(warm) / sum(warm),
             "seconds": seconds,
-            "max_over_mean": [max(m.loads) * len(m.loads) / sum(m.loads) for m in moves],
+            "max_over_mean": [
+                max(m.loads) * sum(load > 0 for load in m.loads) / sum(m.loads) for m in moves
+            ],
             "moved_keys": [m.moved_keys for m in moves],
             "moved_bytes": sum(m.moved_bytes for m in moves),
             "state_rows": batches[-1]["stateOperators"][0]["numRowsTotal"],
@@ -150,6 +158,7 @@ def main() -> None:
     parser.add_argument("--f", type=float, default=0.5, help="rate of fluctuation")
     parser.add_argument("--delay-us", type=float, default=1000.0)
     parser.add_argument("--unequal", action="store_true", help="half of the workers are slower")
+    parser.add_argument("--grow", type=int, metavar="N", help="one worker comes after N batches")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
