@@ -125,13 +125,15 @@ def mean(column: ColumnOrName) -> Aggregate:
 def collect_list(column: ColumnOrName) -> Aggregate:
     """Return the values of a column that are not null, in no order."""
     plain = F.collect_list(column)
-    return Aggregate(plain, (plain,), (CONCAT,))
+    return Aggregate(plain, (plain,), (CONCAT,), _never_null)
 
 
 def collect_set(column: ColumnOrName) -> Aggregate:
     """Return the distinct values of a column that are not null, in no order."""
     plain = F.collect_set(column)
-    return Aggregate(plain, (plain,), (CONCAT,), F.array_distinct)
+    return Aggregate(
+        plain, (plain,), (CONCAT,), lambda values: F.array_distinct(_never_null(values))
+    )
 
 
 def count_distinct(column: ColumnOrName) -> Aggregate:
@@ -141,7 +143,7 @@ def count_distinct(column: ColumnOrName) -> Aggregate:
         F.count_distinct(column),
         parts.partials,
         parts.merges,
-        lambda values: F.size(F.array_distinct(values)),
+        lambda values: F.size(F.array_distinct(_never_null(values))),
         lambda _: LongType(),
     )
 
@@ -150,7 +152,13 @@ def approx_count_distinct(column: ColumnOrName) -> Aggregate:
     """Return about how many distinct values a column has, by a HyperLogLog sketch."""
     sketch = F.hll_sketch_agg(column)
     plain = F.hll_sketch_estimate(sketch)
-    return Aggregate(plain, (sketch,), (UNION,), F.hll_sketch_estimate, lambda _: LongType())
+    return Aggregate(
+        plain,
+        (sketch,),
+        (UNION,),
+        lambda merged: F.coalesce(F.hll_sketch_estimate(merged), F.lit(0)),
+        lambda _: LongType(),
+    )
 
 
 def _mean_type(total: DataType) -> DataType:
@@ -158,6 +166,11 @@ def _mean_type(total: DataType) -> DataType:
         return DoubleType()
     # Spark: the sum of decimal(p, s) is decimal(p + 10, s), the mean decimal(p + 4, s + 4).
     return DecimalType(builtins.min(38, total.precision - 6), builtins.min(38, total.scale + 4))
+
+
+def _never_null(values: Column) -> Column:
+    """Return an array that Spark, too, knows not to be null."""
+    return F.coalesce(values, F.array())
 
 
 def _column(column: ColumnOrName) -> Column:

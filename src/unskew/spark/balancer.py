@@ -31,6 +31,7 @@ from unskew.spark.processors import MovingProcessor
 from unskew.spark.routing import Routing
 from unskew.spark.running import LATEST, SEEN, check_allowed, keep_latest
 from unskew.spark.stateful import Function, Operator, as_struct
+from unskew.spark.versions import all_nullable
 from unskew.spark.whereabouts import MoveLog
 from unskew.spark.windows import WINDOW, duration_us
 
@@ -252,7 +253,7 @@ class Balancer(Routing):
                 merge.fold(F.col(LATEST)[part], kind)
                 for merge, part, kind in zip(aggregate.merges, parts[name], kinds, strict=True)
             )
-            results.append(_result(aggregate, folded, kinds[0], streaming=True).alias(name))
+            results.append(_result(aggregate, folded, kinds[0], all_nullable(df)).alias(name))
         return latest.select(*keys, *results)
 
     def _running(
@@ -308,7 +309,7 @@ class Balancer(Routing):
                 for merge, part in zip(aggregate.merges, parts, strict=True)
             ]
             kind, merged = partials.schema[parts[0]].dataType, map(F.col, parts)
-            results.append(_result(aggregate, merged, kind, partials.isStreaming).alias(name))
+            results.append(_result(aggregate, merged, kind, all_nullable(partials)).alias(name))
         return partials.groupBy(*keys).agg(*merges).select(*keys, *results)
 
     def _routed(
@@ -343,11 +344,11 @@ class Balancer(Routing):
 
 
 def _result(
-    aggregate: Aggregate, merged: Iterable[Column], partial: DataType, streaming: bool
+    aggregate: Aggregate, merged: Iterable[Column], partial: DataType, nullable: bool
 ) -> Column:
     result = aggregate.finish(*merged).cast(aggregate.kind(partial))
-    # All columns of a stream are nullable: here one that never is null.
-    return F.when(F.lit(1) == F.lit(1), result) if streaming else result
+    # A nullable column that never is null.
+    return F.when(F.lit(1) == F.lit(1), result) if nullable else result
 
 
 def _check_names(keys: Sequence[str], aggregates: Mapping[str, Aggregate | Column]) -> None:

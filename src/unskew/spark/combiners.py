@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -17,6 +17,7 @@ from pyspark.sql.types import BinaryType, DataType, LongType, StructType
 from unskew.spark.aggregates import Aggregate, Merge
 from unskew.spark.keys import ColumnOrName
 from unskew.spark.running import SEEN
+from unskew.spark.versions import with_exact_integers
 
 
 class CombineFn(Protocol):
@@ -91,7 +92,9 @@ def accumulated(
     """
     functions = {name: aggregate.function for name, aggregate in parts.items()}
     inputs = (aggregate.inputs.alias(name) for name, aggregate in parts.items())
-    found = rows.select(*grouping, *inputs)
+    found, whole = rows.select(*grouping, *inputs), {}
+    for name in parts:
+        found, whole[name] = with_exact_integers(found, name)
     out, state = StructType(), StructType().add(SEEN, LongType())
     for field in found.select(*grouping).schema:
         out.add(field)
@@ -111,7 +114,8 @@ def accumulated(
         for chunk in chunks:
             seen += len(chunk)
             for name, function in functions.items():
-                accumulators[name] = _add(function, accumulators[name], chunk[name])
+                inputs = (_whole(row, whole[name]) for row in chunk[name])
+                accumulators[name] = _add(function, accumulators[name], inputs)
         row = (seen, *map(_dump, accumulators.values()))
         kept.update(row)
         values = (*key, *row)
@@ -132,6 +136,11 @@ def _add(function: CombineFn, accumulator: Any, rows: Iterable[Row | dict[str, A
     for element in elements:
         accumulator = function.add_input(accumulator, element)
     return accumulator
+
+
+def _whole(row: dict[str, Any], names: Collection[str]) -> dict[str, Any]:
+    """Return a row with integers where it has decimals for them."""
+    return row | {name: int(row[name]) for name in names if row[name] is not None}
 
 
 def _dump(accumulator: Any) -> bytes:
