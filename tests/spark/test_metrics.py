@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from unskew.spark import SLOT, Balancer, BatchMetrics, see_skew
@@ -94,3 +94,33 @@ def test_see_skew(spark: SparkSession) -> None:
     assert see_skew(df.limit(0), "key").imbalance == 0
     with pytest.raises(ValueError, match="looks at a batch"):
         see_skew(spark.readStream.format("rate").load(), "value")
+
+
+@pytest.mark.parametrize(("scheme", "mode"), [("w-choices", "planned"), ("w-choices", "online")])
+def test_code_is_compiled_once(spark: SparkSession, tmp_path: Path, scheme: str, mode: str) -> None:
+    """What changed with every batch would be compiled, and be cold, in every batch."""
+    compiled = spark._jvm.org.apache.spark.metrics.source.CodegenMetrics  # type: ignore[union-attr]
+    counts: dict[int, int] = {}
+    (tmp_path / "in").mkdir()
+    for i in range(6):
+        table = pa.table({"a": np.minimum(np.random.default_rng(i).zipf(1.5, 500), 50)})
+        pq.write_table(table, tmp_path / f"in/{i}.parquet")
+    stream = spark.readStream.schema("a bigint").option("maxFilesPerTrigger", 1)
+    balance = Balancer(scheme, mode=mode, checkpoint=str(tmp_path / "chk"))
+    routed = balance.route(stream.parquet(str(tmp_path / "in")), "a")
+
+    def sink(batch: DataFrame, number: int) -> None:
+        batch.write.format("noop").mode("overwrite").save()
+        counts[number] = compiled.METRIC_COMPILATION_TIME().getCount()
+
+    query = (
+        routed.groupBy("a", SLOT)
+        .agg(F.collect_set("a"))
+        .writeStream.foreachBatch(sink)
+        .outputMode("update")
+        .option("checkpointLocation", str(tmp_path / "chk"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    assert counts[3] == counts[5], counts

@@ -25,6 +25,16 @@ FINE = 2**24
 """Which rows are looked at is told by the lower bits of what slots are drawn by."""
 
 
+def drawn() -> Column:
+    """Return a random number from 0 to 1 for each row; a task that is tried again draws the same.
+
+    Spark gives ``rand`` a new seed in each micro-batch, and writes it into the code that it makes:
+    all of that would be compiled anew for each batch, and be slow until it is warm. The arguments
+    of ``array_sort`` are not compiled.
+    """
+    return F.element_at(F.array_sort(F.array(F.rand(seed=0))), 1)
+
+
 def sampled(df: DataFrame, share: float = SAMPLE, /, **columns: Column) -> DataFrame:
     """Return a share of the rows with what is to be observed, the others with nulls.
 

@@ -13,7 +13,7 @@ from unskew.planners import PLANNERS, read_planners
 from unskew.routers import Scheme
 from unskew.spark.hot_keys import Classified, Planned, Strategy
 from unskew.spark.moving import ARRIVED, HERALD, SINCE, STAY, TO
-from unskew.spark.observed import DRAWN, ID, Observed, sampled, sketches
+from unskew.spark.observed import DRAWN, ID, Observed, drawn, sampled, sketches
 from unskew.spark.placement import SLOT, slot_column, worker_column
 from unskew.spark.plan_source import (
     HERALDED,
@@ -148,8 +148,7 @@ class PlannedRoute:
     def learned(self, df: DataFrame, strategy: Strategy) -> SplitPlan:
         """Return a plan for rows that do not change, by one look at them."""
         start = SplitPlan.empty(self.n_workers)
-        drawn = df.withColumn(DRAWN, F.rand(seed=0))
-        seen = sampled(drawn, hot=plan_key(self.columns), homes=self.home)
+        seen = sampled(df.withColumn(DRAWN, drawn()), hot=plan_key(self.columns), homes=self.home)
         (row,) = seen.agg(*sketches(seen, self.n_workers)).collect()
         if not row["records"]:
             return start
@@ -163,15 +162,14 @@ class PlannedRoute:
         return worker_column(self.columns, F.lit(0), self.n_workers)
 
     def _with_slot(self, df: DataFrame, choices: Column) -> DataFrame:
-        # Seeded, so that a task that is tried again draws the same. Columns of their own, so that
-        # each is drawn once: what is made of them needs them in several places.
-        drawn = df.withColumn(DRAWN, F.rand(seed=0))
+        # A column of its own, so that it is drawn once: it is needed in several places.
+        df = df.withColumn(DRAWN, drawn())
         pick = F.floor(F.col(DRAWN) * F.size(choices)).cast("int")
         target = F.element_at(choices, pick + 1)
         if len(self.grouping) > len(self.columns):
             target = F.coalesce(target, F.element_at(self._everywhere(), self.home + 1))
         slot = slot_column(self.grouping, F.col(TARGET), self.n_workers)
-        return drawn.withColumn(TARGET, target).withColumn(SLOT, slot).drop(TARGET)
+        return df.withColumn(TARGET, target).withColumn(SLOT, slot).drop(TARGET)
 
     def _everywhere(self) -> Column:
         return F.lit(targets(self.n_workers).tolist())

@@ -18,7 +18,7 @@ from unskew.spark.files import check_writable
 from unskew.spark.keys import ColumnOrName, key_columns, key_id
 from unskew.spark.metrics import BatchMetrics, Guide, Watch, watch
 from unskew.spark.moves import MEASURED
-from unskew.spark.observed import DRAWN, ID, LATEST, RARELY, name_column, sampled, sketches
+from unskew.spark.observed import DRAWN, ID, LATEST, RARELY, drawn, name_column, sampled, sketches
 from unskew.spark.online import Routers, slot_udf
 from unskew.spark.placement import SLOT, worker_column
 from unskew.spark.planned import CLASSIFYING, PlannedRoute, local_table, strategy_of
@@ -149,7 +149,7 @@ class Routing:
         slots = slot_udf(self._scheme, route.n_workers, files)
         routed = df.withColumn(SLOT, slots(key_id(route.columns), F.hash(*route.grouping)))
         guide = Guide() if files is None else Routers(self._scheme, route.n_workers, files)
-        return routed.withColumn(DRAWN, F.rand(seed=0)), guide
+        return routed.withColumn(DRAWN, drawn()), guide
 
     def _planned(
         self, df: DataFrame, route: PlannedRoute, root: str | None

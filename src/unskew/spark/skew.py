@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 from unskew.spark.balancer import Balancer
 from unskew.spark.keys import ColumnOrName, key_columns, key_id
 from unskew.spark.metrics import BatchMetrics, HotKey
-from unskew.spark.observed import DRAWN, Observed, name_column, sampled, sketches
+from unskew.spark.observed import DRAWN, Observed, drawn, name_column, sampled, sketches
 
 
 def see_skew(df: DataFrame, *keys: ColumnOrName) -> BatchMetrics:
@@ -24,8 +24,8 @@ def see_skew(df: DataFrame, *keys: ColumnOrName) -> BatchMetrics:
         )
     columns, n_workers = key_columns(df, keys), Balancer("key").n_workers(df)
     worker, key = F.pmod(F.hash(*columns), F.lit(n_workers)), key_id(columns)
-    drawn = df.withColumn(DRAWN, F.rand(seed=0))
-    seen = sampled(drawn, hot=key, loads=worker, names=name_column(key, columns))
+    seen = df.withColumn(DRAWN, drawn())
+    seen = sampled(seen, hot=key, loads=worker, names=name_column(key, columns))
     (row,) = seen.agg(*sketches(seen, n_workers)).collect()
     batch = Observed.of(row, n_workers)
     hot = [
