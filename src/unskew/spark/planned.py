@@ -80,7 +80,7 @@ class PlannedRoute:
 
     def by_table(self, df: DataFrame, table: DataFrame) -> DataFrame:
         """Return the rows with slots by the plan in a table, and what they were drawn by."""
-        joined = df.withColumn(ID, plan_key(self.columns)).join(F.broadcast(table), ID, "left")
+        joined = self._known(df).join(F.broadcast(table), ID, "left")
         return self._with_slot(joined, F.col(TARGETS)).drop(TARGETS)
 
     def by_schedule(
@@ -91,7 +91,7 @@ class PlannedRoute:
 
     def by_terms(self, df: DataFrame, terms: DataFrame, at: Column) -> DataFrame:
         """Return the rows with slots by the plan that holds for each, by its time."""
-        joined = df.withColumn(ID, plan_key(self.columns)).join(F.broadcast(terms), ID, "left")
+        joined = self._known(df).join(F.broadcast(terms), ID, "left")
         holding = F.filter(SERVING, lambda term: (term["since"] <= at) & (at < term["until"]))
         chosen = joined.withColumn(TARGETS, F.get(holding, F.lit(0))["targets"]).drop(SERVING)
         return self._with_slot(chosen, F.col(TARGETS)).drop(TARGETS)
@@ -104,7 +104,7 @@ class PlannedRoute:
         ``first`` are the workers that were active at the beginning, if workers come and go.
         """
         table = F.broadcast(read_orders(df.sparkSession, plans, moves, self.n_workers))
-        joined = df.withColumn(ID, plan_key(self.columns)).join(table, ID, "left")
+        joined = self._known(df).join(table, ID, "left")
         if first is not None:
             joined = self._by_cells(joined, plans, moves, first)
         orders = {
@@ -138,12 +138,12 @@ class PlannedRoute:
 
     def over_all(self, df: DataFrame) -> DataFrame:
         """Return the rows with slots over all workers, whatever their key."""
-        return self._with_slot(df.withColumn(ID, plan_key(self.columns)), self._everywhere())
+        return self._with_slot(self._known(df), self._everywhere())
 
     def by_hash(self, df: DataFrame) -> DataFrame:
         """Return the rows on the workers where Spark's hash puts their keys."""
         nowhere = F.lit(None).cast("array<bigint>")
-        return self._with_slot(df.withColumn(ID, plan_key(self.columns)), nowhere)
+        return self._with_slot(self._known(df), nowhere)
 
     def learned(self, df: DataFrame, strategy: Strategy) -> SplitPlan:
         """Return a plan for rows that do not change, by one look at them."""
@@ -161,9 +161,13 @@ class PlannedRoute:
         """The worker of a key by Spark's hash, the same in all windows."""
         return worker_column(self.columns, F.lit(0), self.n_workers)
 
+    def _known(self, df: DataFrame) -> DataFrame:
+        """Return the rows with the key of plans, and with what is drawn for each."""
+        # Columns of their own, as they are needed in several places. What is drawn comes first: it
+        # is not compiled together with the rest, and rows are narrow here.
+        return df.withColumn(DRAWN, drawn()).withColumn(ID, plan_key(self.columns))
+
     def _with_slot(self, df: DataFrame, choices: Column) -> DataFrame:
-        # A column of its own, so that it is drawn once: it is needed in several places.
-        df = df.withColumn(DRAWN, drawn())
         pick = F.floor(F.col(DRAWN) * F.size(choices)).cast("int")
         target = F.element_at(choices, pick + 1)
         if len(self.grouping) > len(self.columns):

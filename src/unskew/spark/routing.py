@@ -147,9 +147,10 @@ class Routing:
         assert isinstance(self._scheme, Scheme)
         files = None if root is None else StateFiles(root)
         slots = slot_udf(self._scheme, route.n_workers, files)
-        routed = df.withColumn(SLOT, slots(key_id(route.columns), F.hash(*route.grouping)))
+        ready = df.withColumn(DRAWN, drawn())
+        routed = ready.withColumn(SLOT, slots(key_id(route.columns), F.hash(*route.grouping)))
         guide = Guide() if files is None else Routers(self._scheme, route.n_workers, files)
-        return routed.withColumn(DRAWN, drawn()), guide
+        return routed, guide
 
     def _planned(
         self, df: DataFrame, route: PlannedRoute, root: str | None
