@@ -1,0 +1,143 @@
+"""Balanced totals of a Kafka topic, while its broker and the query stop and start again.
+
+Usage: python kafka_query.py FOLDER: prints what it found as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyspark
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.query import StreamingQuery
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from kafka_broker import Broker, connector_jars
+from unskew.spark import Balancer
+from unskew.spark import aggregates as agg
+
+EVENTS, TOTALS = "events", "totals"
+PARTITIONS = 3
+ROUND = 2000
+MOST = 2500
+SETTINGS = {
+    "spark.sql.shuffle.partitions": "4",
+    "spark.sql.streaming.statefulOperator.checkCorrectness.enabled": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.memory": "640m",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+
+
+def main() -> None:
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    folder = Path(sys.argv[1])
+    builder = SparkSession.builder.master("local[2]").appName("unskew on Kafka")
+    for name, value in {**SETTINGS, "spark.jars": connector_jars()}.items():
+        builder = builder.config(name, value)
+    with Broker(folder / "broker") as broker:
+        broker.create_topic(EVENTS, PARTITIONS)
+        spark = builder.getOrCreate()
+        spark.sparkContext.setLogLevel("ERROR")
+        try:
+            print(json.dumps(Scenario(spark, broker, folder).run()))
+        finally:
+            spark.stop()
+
+
+class Scenario:
+    """A topic of skewed events, and a query that keeps the latest totals by key."""
+
+    def __init__(self, spark: SparkSession, broker: Broker, folder: Path) -> None:
+        self._spark, self._broker, self._folder = spark, broker, folder
+        self._servers = {"kafka.bootstrap.servers": broker.servers}
+        self._rng = np.random.default_rng(7)
+        self._produced: Counter[str | None] = Counter()
+        self._latest: dict[str | None, int] = {}
+
+    def run(self) -> dict[str, Any]:
+        """Disturb the query while there is something to read; return the totals."""
+        query = self._start()
+        self._produce()
+        query.processAllAvailable()
+        self._produce()
+        self._broker.stop()
+        self._broker.start()
+        self._produce()
+        query.processAllAvailable()
+        self._produce()
+        if pyspark.__version__ < "4.2":  # its source fails when it reads a batch again: SPARK-55271
+            query.processAllAvailable()
+        query.stop()
+        self._broker.kill()
+        self._broker.start()
+        again = self._start()
+        self._produce()
+        again.processAllAvailable()
+        again.stop()
+        written, read_back = self._through_kafka()
+        return {
+            "expected": in_order(self._produced),
+            "latest": in_order(self._latest),
+            "first batch again": again.recentProgress[0].batchId,
+            "written": written,
+            "read back": in_order(read_back),
+        }
+
+    def _produce(self) -> None:
+        """Write a round of events: many of one key, some of none."""
+        ids = np.minimum(self._rng.zipf(1.5, ROUND), 50)
+        keys = [None if key == 9 else f"key-{key}" for key in ids]
+        self._produced.update(keys)
+        events = self._spark.createDataFrame(pa.table({"key": keys, "value": ["event"] * ROUND}))
+        events.write.format("kafka").options(**self._servers).option("topic", EVENTS).save()
+
+    def _start(self) -> StreamingQuery:
+        """Start the query, or start it again."""
+
+        def keep(batch: DataFrame, _: int) -> None:
+            self._latest.update((row["key"], row["n"]) for row in batch.collect())
+
+        checkpoint = str(self._folder / "running")
+        writer = self._totals(checkpoint).writeStream.outputMode("update").foreachBatch(keep)
+        return writer.option("checkpointLocation", checkpoint).start()
+
+    def _totals(self, checkpoint: str) -> DataFrame:
+        reader = self._spark.readStream.format("kafka").options(**self._servers)
+        reader = reader.option("subscribe", EVENTS).option("startingOffsets", "earliest")
+        events = reader.option("maxOffsetsPerTrigger", MOST).load()
+        keyed = events.select(F.col("key").cast("string"))
+        balancer = Balancer("w-choices", checkpoint=checkpoint)
+        return balancer.aggregate(keyed, "key", n=agg.count())
+
+    def _through_kafka(self) -> tuple[int, dict[str | None, int]]:
+        """Write all updates of the totals to a topic; return how many, and the last ones."""
+        checkpoint = str(self._folder / "sink")
+        totals = self._totals(checkpoint).select("key", F.col("n").cast("string").alias("value"))
+        writer = totals.writeStream.outputMode("update").format("kafka").options(**self._servers)
+        writer = writer.option("topic", TOTALS).option("checkpointLocation", checkpoint)
+        writer.trigger(availableNow=True).start().awaitTermination()
+        reader = self._spark.read.format("kafka").options(**self._servers)
+        written = reader.option("subscribe", TOTALS).load().orderBy("timestamp")
+        rows = written.select(F.col("key").cast("string"), F.col("value").cast("string")).collect()
+        return len(rows), {row["key"]: int(row["value"]) for row in rows}
+
+
+def in_order(totals: Mapping[str | None, int]) -> list[tuple[str | None, int]]:
+    return sorted(totals.items(), key=repr)
+
+
+if __name__ == "__main__":
+    main()
