@@ -130,7 +130,7 @@ class Scenario:
         writer = writer.option("topic", TOTALS).option("checkpointLocation", checkpoint)
         writer.trigger(availableNow=True).start().awaitTermination()
         reader = self._spark.read.format("kafka").options(**self._servers)
-        written = reader.option("subscribe", TOTALS).load().orderBy("timestamp")
+        written = reader.option("subscribe", TOTALS).load().orderBy("partition", "offset")
         rows = written.select(F.col("key").cast("string"), F.col("value").cast("string")).collect()
         return len(rows), {row["key"]: int(row["value"]) for row in rows}
 
