@@ -15,6 +15,10 @@ from unskew.spark.costs import Cost
 
 TRACKED = 500
 NAMED = 20
+PER_WORKER = 5
+"""Keys with a share of 1 / (5 W) or more are hot to most schemes: there are no more than that."""
+ROOM = 8
+"""Counters of a sketch for each key that it is asked for. All tasks hand them in at their end."""
 ID, DRAWN, SEEN = "__unskew_id", "__unskew_drawn", "__unskew_seen_"
 LATEST = "__unskew_time"
 SAMPLE = 0.25
@@ -46,13 +50,13 @@ def sampled(df: DataFrame, share: float = SAMPLE, /, **columns: Column) -> DataF
     return df.withColumns({f"{SEEN}{name}": F.when(seen, c) for name, c in columns.items()})
 
 
-def sketches(df: DataFrame, n_workers: int) -> list[Column]:
+def sketches(df: DataFrame, n_workers: int, keys: int = TRACKED) -> list[Column]:
     """Return what to observe of `sampled` rows: the records, the keys that are hot, and so on.
 
     ``hot`` are keys, ``names`` their texts, ``homes`` their workers by Spark's hash alone, and
-    ``loads`` those that they go to.
+    ``loads`` those that they go to. ``keys`` says how many of the hot ones are wanted.
     """
-    sizes = {"hot": (TRACKED, 20 * TRACKED), "names": (NAMED, 20 * NAMED)}
+    sizes = {"hot": (keys, ROOM * keys), "names": (NAMED, ROOM * NAMED)}
     workers = (n_workers, max(n_workers + 1, 100))
     found = [name.removeprefix(SEEN) for name in df.columns if name.startswith(SEEN)]
     times = [F.max(LATEST).alias("latest")] if LATEST in df.columns else []

@@ -18,7 +18,18 @@ from unskew.spark.files import check_writable
 from unskew.spark.keys import ColumnOrName, key_columns, key_id
 from unskew.spark.metrics import BatchMetrics, Guide, Watch, watch
 from unskew.spark.moves import MEASURED
-from unskew.spark.observed import DRAWN, ID, LATEST, RARELY, drawn, name_column, sampled, sketches
+from unskew.spark.observed import (
+    DRAWN,
+    ID,
+    LATEST,
+    PER_WORKER,
+    RARELY,
+    TRACKED,
+    drawn,
+    name_column,
+    sampled,
+    sketches,
+)
 from unskew.spark.online import Routers, slot_udf
 from unskew.spark.placement import SLOT, worker_column
 from unskew.spark.planned import CLASSIFYING, PlannedRoute, local_table, strategy_of
@@ -183,7 +194,9 @@ class Routing:
         seen = sampled(seen, RARELY, names=name_column(key, route.columns))
         looking = Watch(guide, route.n_workers, self.metrics, f"{root}/metrics.jsonl", also)
         watch(df.sparkSession, name, looking)
-        return seen.observe(name, *sketches(seen, route.n_workers)).select(df.columns)
+        planner = isinstance(self._scheme, str)
+        keys = TRACKED if planner else min(TRACKED, PER_WORKER * route.n_workers)
+        return seen.observe(name, *sketches(seen, route.n_workers, keys)).select(df.columns)
 
     @property
     def _scheme_name(self) -> str:
