@@ -9,7 +9,7 @@ export NUMBA_CACHE_DIR ?= $(CURDIR)/.cache/numba-$(shell cat src/unskew/kernels/
 .PHONY: help setup demo test test-full test-uncompiled check format bench clean
 
 help:  ## Show this help
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  \033[1mmake %-16s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z%-]+:.*## /{printf "  \033[1mmake %-16s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' \
@@ -36,6 +36,11 @@ test-full: $(READY)  ## Run what make test leaves out: every scheme in every mod
 
 test-uncompiled: $(READY)  ## Run the core tests with the kernels as plain Python
 	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -n 2 -m "not jit" tests/kernels tests/sketches tests/routers
+
+test-spark-%: $(READY)  ## Run the Spark tests with another PySpark, as in make test-spark-4.1.4
+	$(PYTHON) -m venv $(VENV)-spark-$*
+	$(VENV)-spark-$*/bin/python -m pip install --quiet --editable '.[report,spark,dev]' 'pyspark[connect]==$*'
+	$(VENV)-spark-$*/bin/python -m pytest -m "not full" -W default tests/spark
 
 check: $(READY)  ## Lint, types, import order
 	$(BIN)/ruff check .
