@@ -37,7 +37,7 @@ test-full: $(READY)  ## Run what make test leaves out: every scheme in every mod
 test-uncompiled: $(READY)  ## Run the core tests with the kernels as plain Python
 	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -n 2 -m "not jit" tests/kernels tests/sketches tests/routers
 
-test-spark-%: $(READY)  ## Run the Spark tests with another PySpark, as in make test-spark-4.1.4
+test-spark-%:  ## Run the Spark tests with another PySpark, as in make test-spark-4.1.4
 	$(PYTHON) -m venv $(VENV)-spark-$*
 	$(VENV)-spark-$*/bin/python -m pip install --quiet --editable '.[report,spark,dev]' 'pyspark[connect]==$*'
 	$(VENV)-spark-$*/bin/python -m pytest -m "not full" -W default tests/spark

@@ -172,14 +172,14 @@ def laden(
 def test_what_moves_is_what_the_planner_promised(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made: list[tuple[int, int, float]] = []
+    promised: list[tuple[int, float]] = []
     plan = Mixed.plan
 
     def noted(self: Mixed, statistics: Statistics, old: Plan) -> Proposal:
         found = plan(self, statistics, old)
         sizes = dict(zip(statistics.keys.tolist(), statistics.state_bytes.tolist(), strict=True))
-        moved = sum(sizes[key] for key in found.moves.keys.tolist())
-        made.append((len(found.plan.keys), len(found.moves), moved))
+        entries = found.plan.keys.tolist()
+        promised.append((len(entries), sum(sizes[key] for key in entries)))
         return found
 
     monkeypatch.setattr(Mixed, "plan", noted)
@@ -197,11 +197,10 @@ def test_what_moves_is_what_the_planner_promised(
         state="load string",
     )
     wait(start(found, sink, tmp_path / "c"), lambda batch: batch >= 4)
-    entries, n_keys, size = next(promise for promise in made if promise[1])
     moved = [(m.moved_keys, m.moved_bytes) for m in balance.metrics if m.moved_keys]
-    # All keys have rows in every batch, so that all that should move do so at once.
-    assert entries == n_keys
-    assert moved[0] == (n_keys, size)
+    # All keys have rows in every batch, so that all entries of the first plan that is carried out
+    # move at once. It may be the second that was made.
+    assert moved[0] in promised
 
 
 def sessions(

@@ -114,8 +114,10 @@ def accumulated(
         for chunk in chunks:
             seen += len(chunk)
             for name, function in functions.items():
-                inputs = (_whole(row, whole[name]) for row in chunk[name])
-                accumulators[name] = _add(function, accumulators[name], inputs)
+                elements: Iterable[Any] = chunk[name]
+                if whole[name]:
+                    elements = (_whole(row, whole[name]) for row in elements)
+                accumulators[name] = _add(function, accumulators[name], elements)
         row = (seen, *map(_dump, accumulators.values()))
         kept.update(row)
         values = (*key, *row)

@@ -22,6 +22,7 @@ from unskew.spark.observed import (
     DRAWN,
     ID,
     LATEST,
+    NAMED,
     PER_WORKER,
     RARELY,
     TRACKED,
@@ -195,7 +196,8 @@ class Routing:
         looking = Watch(guide, route.n_workers, self.metrics, f"{root}/metrics.jsonl", also)
         watch(df.sparkSession, name, looking)
         planner = isinstance(self._scheme, str)
-        keys = TRACKED if planner else min(TRACKED, PER_WORKER * route.n_workers)
+        few = max(NAMED, PER_WORKER * route.n_workers)
+        keys = TRACKED if planner else min(TRACKED, few)
         return seen.observe(name, *sketches(seen, route.n_workers, keys)).select(df.columns)
 
     @property
