@@ -387,10 +387,11 @@ def spark(
     size = int(number("records", records, whole=True)) // (2 if quick else 1)
     works = [Work(exponent, records=size, delay_s=delay_us / 1e6) for exponent in _numbers("z", z)]
     turns = 1 if quick else 3
-    total = (len(chosen) + 1) * len(works) + (len(COSTLY) + 1) * (1 + turns)
-    with _Progress(total, quiet=as_json) as progress, embedded_session(workers) as session:
-        results = gains(session, chosen, works, workers, progress)
-        extra = overheads(session, 500_000 if quick else 1_000_000, turns, progress)
+    total = (len(chosen) + 1) * len(works) + (len(COSTLY) + 1) * turns
+    with _Progress(total, quiet=as_json) as progress:
+        with embedded_session(workers) as session:
+            results = gains(session, chosen, works, workers, progress)
+        extra = overheads(workers, 500_000 if quick else 1_000_000, turns, progress)
     if as_json:
         print(json.dumps({"results": results, "overhead": extra}))
     else:

@@ -61,7 +61,7 @@ def test_every_batch_is_reported(
     assert last.imbalance < 0.1
     (hottest, *_) = last.hot
     assert hottest.key == "7, null"
-    assert hottest.share == pytest.approx(0.4, abs=0.05)
+    assert hottest.share == pytest.approx(0.4, abs=0.1)  # a sample of 1,000
     assert len(hottest.workers) == WORKERS
     assert last.state_rows >= 300
     assert last.routing_s > 0

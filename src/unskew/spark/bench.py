@@ -6,6 +6,7 @@ as its most loaded worker.
 
 from __future__ import annotations
 
+import multiprocessing
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -25,10 +26,13 @@ from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 from unskew.spark.balancer import Balancer
 from unskew.spark.checkpoint import PARTITIONS
 from unskew.spark.placement import SLOT
+from unskew.spark.session import embedded_session
 from unskew.workloads import Zipf
 
 WARM_UP = 2
 FILES = 2
+COLD = 5
+"""Batches, beside those, until a JVM has compiled most of a native query."""
 
 
 @dataclass(frozen=True)
@@ -189,36 +193,41 @@ COSTLY = (("w-choices", "planned"), ("dstream", "online"), ("w-choices", "online
 
 
 def overheads(
-    spark: SparkSession, records: int, turns: int, progress: Callable[[int], None] | None = None
+    workers: int, records: int, turns: int, progress: Callable[[int], None] | None = None
 ) -> list[dict[str, Any]]:
     """Return what routing costs where nothing is skewed, as a part of the plain query's time.
 
-    All take turns, as a JVM gets faster for minutes, and it is the faster batches that count, as
-    whatever else a machine does makes batches slower only.
+    Each runs in a JVM of its own, as what else ran in a JVM decides how it compiles its code; they
+    take turns, and only later batches count.
     """
-    work = Work(z=0.0, keys=records // 10, records=records, batches=5)
+    work = Work(z=0.0, keys=records // 10, records=records, batches=4 * COLD)
     runs = [("plain", "plain"), *COSTLY]
-    seconds: dict[tuple[str, str], list[float]] = {run: [] for run in runs}
-    state_rows: dict[tuple[str, str], int] = {}
-    for turn in range(1 + turns):
-        for run in runs:
-            balanced = None if run[0] == "plain" else partial(_balancer, *run)
-            found = measure(spark, work, collected, balanced)
-            seconds[run] += found["seconds"] if turn else []  # the first is a warm-up
-            state_rows[run] = found["state_rows"]
+    found: dict[tuple[str, str], list[dict[str, Any]]] = {run: [] for run in runs}
+    with multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=1) as alone:
+        for run in runs * turns:
+            found[run].append(alone.apply(_collect_alone, (run, work, workers)))
             if progress is not None:
                 progress(1)
-    took = {run: float(np.quantile(batches, 0.25)) for run, batches in seconds.items()}
+    took = {
+        run: float(np.median([turn["seconds"][COLD:] for turn in results]))
+        for run, results in found.items()
+    }
     return [
         {
             "mode": mode,
             "scheme": scheme,
             "seconds": took[scheme, mode],
             "fraction": took[scheme, mode] / took[runs[0]] - 1,
-            "state_rows": state_rows[scheme, mode],
+            "state_rows": found[scheme, mode][-1]["state_rows"],
         }
         for scheme, mode in COSTLY
     ]
+
+
+def _collect_alone(run: tuple[str, str], work: Work, workers: int) -> dict[str, Any]:
+    with embedded_session(workers) as spark:
+        balanced = None if run[0] == "plain" else partial(_balancer, *run)
+        return measure(spark, work, collected, balanced)
 
 
 def _balancer(scheme: str, mode: str, checkpoint: str) -> Balancer:
