@@ -1,0 +1,14 @@
+"""The papers' applications, a file each: real jobs, and how unskew is used.
+
+`APPS` has them by the names that ``unskew run`` and ``unskew compare`` know.
+"""
+
+from unskew.apps.base import App, Learner
+from unskew.apps.hashtags import HASHTAGS
+from unskew.apps.in_degree import IN_DEGREE
+from unskew.apps.vwap import VWAP
+from unskew.apps.word_count import WORD_COUNT
+
+APPS = {app.name: app for app in (WORD_COUNT, HASHTAGS, VWAP, IN_DEGREE)}
+
+__all__ = ["APPS", "App", "Learner"]

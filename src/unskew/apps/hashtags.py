@@ -1,0 +1,35 @@
+"""Statistics of every hashtag, as they are now."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pyspark.sql import DataFrame
+
+from unskew.apps.base import App, names, times
+from unskew.spark import Balancer
+from unskew.spark.aggregates import approx_count_distinct, count, max, min
+
+
+def hashtags(uses: DataFrame, balance: Balancer) -> DataFrame:
+    """Return how often each tag was used, by about how many people, and first and last when."""
+    return balance.aggregate(
+        uses,
+        "tag",
+        uses=count(),
+        people=approx_count_distinct("person"),
+        first=min("ts"),
+        last=max("ts"),
+    )
+
+
+def make_uses(ids: NDArray[np.int64], first: int) -> dict[str, Any]:
+    """Make uses of tags, by people of whom some use many."""
+    rng = np.random.default_rng([2, first])
+    people = np.minimum(rng.zipf(1.5, len(ids)), 10_000)
+    return {"tag": names("#", ids), "ts": times(ids, first), "person": people}
+
+
+HASHTAGS = App("hashtags", "tag string, ts timestamp, person bigint", make_uses, hashtags, ("tag",))

@@ -1,0 +1,36 @@
+"""The in-degrees of a graph whose edges stream in, sent by sources that are skewed themselves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pyspark.sql import DataFrame
+
+from unskew.apps.base import App, times
+from unskew.spark import Balancer
+from unskew.spark.aggregates import count
+
+
+def in_degree(edges: DataFrame, balance: Balancer) -> DataFrame:
+    """Return the number of edges into each vertex.
+
+    Edges come to a source by the vertex they start at, so the sources are skewed too: each has its
+    own router, that knows only what it sent itself.
+    """
+    return balance.aggregate(edges.repartition("src"), "dst", degree=count())
+
+
+def make_edges(ids: NDArray[np.int64], first: int) -> dict[str, Any]:
+    """Make edges into the given vertices, from vertices as skewed."""
+    return {
+        "src": np.random.default_rng([3, first]).permutation(ids),
+        "dst": ids,
+        "ts": times(ids, first),
+    }
+
+
+IN_DEGREE = App(
+    "in-degree", "src bigint, dst bigint, ts timestamp", make_edges, in_degree, ("dst",)
+)
