@@ -13,6 +13,9 @@ from typing import Annotated, Any
 import typer
 
 import unskew
+from unskew.commands.apps import apps, compare, run
+from unskew.commands.bench import bench
+from unskew.commands.options import Json, Progress, numbers
 from unskew.spec import number
 
 app = typer.Typer(
@@ -23,17 +26,13 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-bench = typer.Typer(help="Measure speed.", no_args_is_help=True)
 app.add_typer(bench, name="bench")
+for command in (run, compare, apps):
+    app.command()(command)
 
 BAD_PATHS = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
 
 SCHEMES = "key,pkg,d-choices,w-choices,shuffle"
-SPARK_SCHEMES = (
-    "w-choices:planned,d-choices:planned,fish:planned,shuffle:planned,w-choices:online,pkg:online"
-)
-
-Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 
 def main() -> None:
@@ -45,7 +44,7 @@ def main() -> None:
         status = 130
     except (ValueError, TypeError, ArithmeticError, *BAD_PATHS) as error:
         status = _complain(error, 2)
-    except (OSError, MemoryError) as error:
+    except (OSError, MemoryError, RuntimeError) as error:
         status = _complain(error, 1)
     except Exception as error:
         if not hasattr(error, "format_message"):
@@ -133,7 +132,7 @@ def demo(
     from unskew.spark.session import embedded_session
 
     work = Work(z, records=int(number("records", records, whole=True)), batches=2)
-    with _Progress(2, quiet=as_json) as progress, embedded_session(workers) as session:
+    with Progress(2, quiet=as_json) as progress, embedded_session(workers) as session:
         results = gains(session, [(scheme, "planned")], [work], workers, progress)
     if as_json:
         print(json.dumps({"results": results}))
@@ -229,7 +228,7 @@ def simulate(
         from unskew.report.plots import check_picture
 
         check_picture(plot)
-    with _Progress(opened.n_records, quiet=as_json) as progress:
+    with Progress(opened.n_records, quiet=as_json) as progress:
         if planner is None:
             _only_with_planners(intervals=intervals, window=window, fallback=fallback)
             out = unskew.simulate(
@@ -287,190 +286,7 @@ def _show_simulation(out: dict[str, Any], plot: Path | None, as_json: bool, plan
             print(f"Picture: {plot}")
 
 
-@bench.command()
-def routing(
-    scheme: Annotated[str, typer.Option(help="Schemes, or all.")] = "all",
-    workers: Annotated[str, typer.Option(help="Numbers of workers.")] = "100",
-    z: Annotated[str, typer.Option(help="Exponents of the Zipf streams.")] = "1.0,1.4,2.0",
-    keys: Annotated[str, typer.Option(help="Keys of the streams.")] = "1e4",
-    records: Annotated[str, typer.Option(help="Records to route.")] = "4e6",
-    as_json: Json = False,
-) -> None:
-    """Measure how many records a second each scheme routes, on one thread.
-
-    Try: unskew bench routing --scheme pkg,fish --workers 10,100,1000
-    """
-    from unskew.report.tables import show_speeds
-    from unskew.sim.speed import routing_speed
-
-    counts = [int(n) for n in _numbers("workers", workers, whole=True)]
-    exponents = _numbers("z", z)
-    with _Progress(None, quiet=as_json) as progress:
-        results = routing_speed(
-            scheme,
-            counts,
-            exponents,
-            keys=int(number("keys", keys, whole=True)),
-            records=int(number("records", records, whole=True)),
-            progress=progress,
-        )
-    if as_json:
-        print(json.dumps({"results": results}))
-    else:
-        show_speeds(results)
-
-
-@bench.command()
-def planning(
-    planner: Annotated[str, typer.Option(help="Planners.")] = "mixed,min-table,readj",
-    keys: Annotated[str, typer.Option(help="Numbers of keys.")] = "1e6",
-    workers: Annotated[str, typer.Option(help="Numbers of workers.")] = "15,40",
-    resolution: Annotated[
-        str, typer.Option(help="Resolutions of the compact form; 0: the original key space.")
-    ] = "0,8",
-    f: Annotated[str, typer.Option(help="Fluctuation rates of the workload.")] = "1",
-    intervals: Annotated[int, typer.Option(help="Intervals to plan after.")] = 6,
-    as_json: Json = False,
-) -> None:
-    """Measure how fast planners plan, and how much state their plans move, on one thread.
-
-    For example:
-
-    \b
-      unskew bench planning --keys 1e5 --planner mixed,mixed-bf:resolution=8,readj --f 0.25,0.5,1,2
-    """  # noqa: D301
-    from unskew.report.tables import show_planning
-    from unskew.sim.planning import planning_speed
-
-    with _Progress(None, quiet=as_json) as progress:
-        results = planning_speed(
-            planner,
-            [int(n) for n in _numbers("keys", keys, whole=True)],
-            [int(n) for n in _numbers("workers", workers, whole=True)],
-            resolutions=[int(n) for n in _numbers("resolution", resolution, whole=True)],
-            fluctuations=_numbers("f", f),
-            intervals=intervals,
-            progress=progress,
-        )
-    if as_json:
-        print(json.dumps({"results": results}))
-    else:
-        show_planning(results)
-
-
-@bench.command()
-def spark(
-    scheme: Annotated[
-        str, typer.Option(help="Schemes with their modes, as in fish:planned,pkg:online.")
-    ] = SPARK_SCHEMES,
-    z: Annotated[str, typer.Option(help="Exponents of the Zipf streams.")] = "1.4,2.0",
-    workers: Annotated[int, typer.Option(help="Workers: tasks that sleep.")] = 16,
-    records: Annotated[str, typer.Option(help="Records in a batch.")] = "6e4",
-    delay_us: Annotated[float, typer.Option(help="Microseconds of sleep for a record.")] = 500,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="Fewer schemes and records: a few minutes.")
-    ] = False,
-    as_json: Json = False,
-) -> None:
-    """Measure what balancing gains on an embedded Spark, and what it costs without skew.
-
-    A stateful Python operator sleeps for each record, as in the papers: sleeping tasks need no
-    core. The overhead is that of a native aggregate over uniform keys.
-
-    Try: unskew bench spark --quick
-    """
-    from unskew.report.tables import show_spark
-    from unskew.spark.bench import COSTLY, Work, gains, overheads
-    from unskew.spark.session import embedded_session
-
-    chosen = [_scheme_and_mode(part) for part in scheme.split(",")][: 2 if quick else None]
-    size = int(number("records", records, whole=True)) // (2 if quick else 1)
-    works = [Work(exponent, records=size, delay_s=delay_us / 1e6) for exponent in _numbers("z", z)]
-    turns = 1 if quick else 3
-    total = (len(chosen) + 1) * len(works) + (len(COSTLY) + 1) * turns
-    with _Progress(total, quiet=as_json) as progress:
-        with embedded_session(workers) as session:
-            results = gains(session, chosen, works, workers, progress)
-        extra = overheads(workers, 500_000 if quick else 1_000_000, turns, progress)
-    if as_json:
-        print(json.dumps({"results": results, "overhead": extra}))
-    else:
-        show_spark(results, extra)
-
-
-@bench.command()
-def rivals(
-    scheme: Annotated[str, typer.Option(help="The scheme to compare with.")] = "w-choices",
-    z: Annotated[float, typer.Option(help="Exponent of the Zipf stream.")] = 1.4,
-    workers: Annotated[int, typer.Option(help="Workers: tasks that sleep.")] = 16,
-    records: Annotated[str, typer.Option(help="Records in a batch.")] = "6e4",
-    as_json: Json = False,
-) -> None:
-    """Compare with what is done against skew today: partial aggregation, salting, AQE.
-
-    Try: unskew bench rivals --records 2e4
-    """
-    from unskew.report.tables import show_rivals
-    from unskew.spark.rivals import compare
-    from unskew.spark.session import embedded_session
-
-    size = int(number("records", records, whole=True))
-    with _Progress(15, quiet=as_json) as progress, embedded_session(workers) as session:
-        rows = compare(session, z, size, scheme, progress)
-    if as_json:
-        print(json.dumps({"results": rows}))
-    else:
-        show_rivals(rows)
-
-
-def _scheme_and_mode(text: str) -> tuple[str, str]:
-    name, _, mode = text.strip().rpartition(":")
-    if not name or mode not in ("planned", "online"):
-        raise ValueError(f"a scheme with its mode must look like fish:planned, got {text!r}")
-    return name, mode
-
-
-def _numbers(name: str, text: str, *, whole: bool = False) -> list[float]:
-    return [number(name, part, whole) for part in text.split(",")]
-
-
 def _repeat(text: str, length: int) -> list[float]:
     """Return numbers, repeated from the start until there are enough."""
-    given = _numbers("capacities", text)
+    given = numbers("capacities", text)
     return [given[i % len(given)] for i in range(length)]
-
-
-class _Progress:
-    """A bar on the error stream, where a person looks at it; a call adds to what is done."""
-
-    def __init__(self, total: int | None, *, quiet: bool) -> None:
-        from rich.console import Console
-        from rich.progress import (
-            BarColumn,
-            MofNCompleteColumn,
-            Progress,
-            TimeElapsedColumn,
-            TimeRemainingColumn,
-        )
-
-        console = Console(stderr=True)
-        self._bar = Progress(
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
-            console=console,
-            transient=True,
-            disable=quiet or not console.is_terminal,
-        )
-        self._task = self._bar.add_task("records", total=total)
-
-    def __enter__(self) -> _Progress:
-        self._bar.start()
-        return self
-
-    def __exit__(self, *_: Any) -> None:
-        self._bar.stop()
-
-    def __call__(self, done: int) -> None:
-        self._bar.update(self._task, advance=done)

@@ -71,7 +71,7 @@ def init_fields(cls: type[Any]) -> dict[str, str]:
 def read_named(
     kind: str,
     text: str,
-    table: Mapping[str, type[Any]],
+    table: Mapping[str, Any],
     parameters_of: Callable[[Any], dict[str, str]] = init_fields,
 ) -> list[tuple[str, dict[str, Any]]]:
     """Return the names that a string gives, each with its parameters: ``a,b:name=value``."""
@@ -88,7 +88,7 @@ def read_named(
 def check_named(
     kind: str,
     name: str,
-    table: Mapping[str, type[Any]],
+    table: Mapping[str, Any],
     parameters: Iterable[str],
     parameters_of: Callable[[Any], dict[str, str]] = init_fields,
 ) -> None:

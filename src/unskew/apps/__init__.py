@@ -6,9 +6,10 @@
 from unskew.apps.base import App, Learner
 from unskew.apps.hashtags import HASHTAGS
 from unskew.apps.in_degree import IN_DEGREE
+from unskew.apps.trade_join import TRADE_JOIN
 from unskew.apps.vwap import VWAP
 from unskew.apps.word_count import WORD_COUNT
 
-APPS = {app.name: app for app in (WORD_COUNT, HASHTAGS, VWAP, IN_DEGREE)}
+APPS = {app.name: app for app in (WORD_COUNT, HASHTAGS, VWAP, TRADE_JOIN, IN_DEGREE)}
 
 __all__ = ["APPS", "App", "Learner"]

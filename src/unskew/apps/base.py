@@ -22,8 +22,8 @@ STEP_US = 1000
 class Learner(Protocol):
     """Learns from a stream, one micro-batch after the other."""
 
-    def learn(self, batch: DataFrame, balance: Balancer) -> DataFrame:
-        """Learn from some rows; return what is known now."""
+    def learn(self, batch: DataFrame, number: int, balance: Balancer) -> DataFrame:
+        """Learn from the rows of a batch with this number; return what is known now."""
         ...
 
 

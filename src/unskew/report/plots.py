@@ -93,6 +93,52 @@ def plot_demo(results: list[dict[str, Any]], path: str | Path) -> None:
     plt.close(figure)
 
 
+def plot_comparison(reports: list[dict[str, Any]], path: str | Path) -> None:
+    """Draw how schemes did in one application: speed, latency, balance and state."""
+    check_picture(Path(path))
+    import matplotlib
+
+    matplotlib.use("agg")
+    from matplotlib import pyplot as plt
+
+    names = [f"{r['scheme']}\n{r['mode']}" for r in reports]
+    colours = [COLOURS[i % len(COLOURS)] for i in range(len(reports))]
+    figure, ((speed, latency), (balance, state)) = plt.subplots(
+        2, 2, figsize=(max(9, 2 + 1.5 * len(reports)), 7), layout="constrained"
+    )
+    bars = speed.bar(names, [r["records_per_s"] for r in reports], 0.6, color=colours)
+    speed.bar_label(bars, fmt="{:,.0f}", fontsize=8)
+    speed.set_title("Records a second", fontsize=10)
+    for i, report in enumerate(reports):
+        seconds = [row["seconds"] for row in report["batches"]]
+        numbers = [row["batch"] for row in report["batches"]]
+        marker = MARKERS[i % len(MARKERS)]
+        latency.plot(numbers, seconds, color=colours[i], marker=marker, label=report["scheme"])
+    latency.set_title("Seconds of each batch; the first ones warm up", fontsize=10)
+    latency.set_xlabel("batch")
+    latency.set_ylim(bottom=0)
+    latency.xaxis.get_major_locator().set_params(integer=True)
+    latency.legend(frameon=False, fontsize=8, ncols=2)
+    bars = balance.bar(names, [100 * (r["imbalance"] or 0) for r in reports], 0.6, color=colours)
+    balance.bar_label(bars, fmt="{:.1f}", fontsize=8)
+    balance.set_title("Imbalance: busiest worker less the mean, % of all records", fontsize=10)
+    bars = state.bar(names, [r["state_rows"] for r in reports], 0.6, color=colours)
+    state.bar_label(bars, fmt="{:,.0f}", fontsize=8)
+    state.set_title("State rows", fontsize=10)
+    for axes in (speed, latency, balance, state):
+        axes.margins(y=0.12)
+        axes.tick_params(labelsize=8)
+        axes.spines[["top", "right"]].set_visible(False)
+    first = reports[0]
+    figure.suptitle(
+        f"{first['app']} on {first['stream']}, {first['workers']} workers"
+        + (f", {first['delay_us']:g} µs a record" if first["delay_us"] else ""),
+        fontsize=11,
+    )
+    figure.savefig(path, dpi=120)
+    plt.close(figure)
+
+
 def plot_intervals(simulation: dict[str, Any], path: str | Path) -> None:
     """Draw the results of `unskew.simulate_plans` into a PNG, PDF or SVG file."""
     check_picture(Path(path))

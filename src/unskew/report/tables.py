@@ -13,6 +13,11 @@ from unskew.routers import ROUTERS
 from unskew.workloads import STREAMS, summaries
 
 NO_DEFAULT = "auto"
+ENDS = {
+    "end": "the stream ended",
+    "time": "the time was over",
+    "interrupted": "interrupted",
+}
 
 
 def scheme_rows() -> list[dict[str, Any]]:
@@ -195,6 +200,69 @@ def show_spark(results: list[dict[str, Any]], overhead: list[dict[str, Any]]) ->
             f"{row['mode']} routing by {row['scheme']} costs {row['fraction']:.0%} where nothing "
             f"is skewed ({row['state_rows']:,} state rows)"
         )
+
+
+def show_run(report: dict[str, Any]) -> None:
+    """Print how an application ran: its batches, and what they come to."""
+    table = Table("batch")
+    for heading in ("records", "seconds", "imbalance", "state rows", "state MiB"):
+        table.add_column(heading, justify="right")
+    for row in report["batches"]:
+        table.add_row(
+            str(row["batch"]),
+            f"{row['records']:,}",
+            f"{row['seconds']:.2f}",
+            _share(row["imbalance"]),
+            f"{row['state_rows']:,}",
+            f"{row['state_bytes'] / 2**20:.1f}",
+        )
+    console = _console()
+    console.print(table)
+    console.print(
+        f"{report['app']} by {report['scheme']} ({report['mode']}), {report['workers']} workers: "
+        f"{report['records']:,} records, {report['records_per_s']:,.0f} a second; "
+        f"{ENDS[report['stopped']]}"
+    )
+
+
+def show_comparison(reports: list[dict[str, Any]]) -> None:
+    """Print how schemes did in one application, side by side."""
+    table = Table("scheme", "mode")
+    for heading in (
+        "records/s",
+        f"over {reports[0]['scheme']}",
+        "batch: s",
+        "worst: s",
+        "imbalance",
+        "state rows",
+        "state MiB",
+    ):
+        table.add_column(heading, justify="right")
+    for r in reports:
+        table.add_row(
+            r["scheme"],
+            r["mode"],
+            f"{r['records_per_s']:,.0f}",
+            f"{r['over_first']:.2f} x",
+            f"{r['latency_s'] or 0:.2f}",
+            f"{r['worst_latency_s'] or 0:.2f}",
+            _share(r["imbalance"]),
+            f"{r['state_rows']:,}",
+            f"{r['state_bytes'] / 2**20:.1f}",
+        )
+    _print(table)
+
+
+def show_apps(rows: list[dict[str, Any]]) -> None:
+    """Print the applications."""
+    table = Table("application", "what it gives", "columns of its stream", "options")
+    for row in rows:
+        table.add_row(row["app"], row["summary"], row["columns"], ", ".join(row["options"]))
+    _print(table)
+
+
+def _share(value: float | None) -> str:
+    return "" if value is None else f"{value:.2%}"
 
 
 def show_rivals(rows: list[dict[str, Any]]) -> None:

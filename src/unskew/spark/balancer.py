@@ -177,7 +177,8 @@ class Balancer(Routing):
         """Return a join by key columns that both sides have: hot keys are split, not piled up.
 
         The rows of hot keys of one side are split, those of the other side replicated to where
-        these are. Batches, a stream with a table, and two streams with watermarks.
+        these are. Batches, a stream with a table, and two streams with watermarks. By the scheme
+        ``key`` nothing is split: the plain join.
 
         Parameters
         ----------
@@ -194,22 +195,26 @@ class Balancer(Routing):
         streams = [df for df in sides.values() if df.isStreaming]
         workers = self.n_workers(streams[0] if streams else left)
         found = SkewJoin.of(sides, keys, how, split, workers)
+        both = None
+        if len(streams) == 2:
+            if times is None or within is None:
+                raise ValueError(
+                    "two streams are joined within a time: give times=('left_time', 'right_time') "
+                    "and within=(timedelta(0), timedelta(minutes=5)), and both streams a watermark"
+                )
+            both = Times(*times, *within)
+        if self._scheme_name == "key":
+            return found.at_home(sides, both, self)
         strategy = (
             strategy_of(self._scheme, workers, self._given_capacities) if self.planned else None
         )
         if strategy is None:
             raise ValueError(
                 f"a join is split by a plan, and {self.scheme} makes none: use 'w-choices', "
-                "'d-choices', 'dstream', 'fish', or a planner"
+                "'d-choices', 'dstream', 'fish', a planner, or 'key' for a plain join"
             )
         if not streams:
             return found.of_batches(sides, strategy)
-        if len(streams) == 2 and (times is None or within is None):
-            raise ValueError(
-                "two streams are joined within a time: give times=('left_time', 'right_time') and "
-                "within=(timedelta(0), timedelta(minutes=5)), and both streams a watermark"
-            )
-        both = Times(*times, *within) if times and within and len(streams) == 2 else None
         return found.of_streams(sides, both, self, strategy)
 
     def aggregate(

@@ -170,6 +170,16 @@ class SkewJoin:
                 chosen += [F.col(f"{side}.{name}") for name in rest]
         return found.select(*chosen)
 
+    def at_home(
+        self, sides: dict[str, DataFrame], times: Times | None, routing: Routing
+    ) -> DataFrame:
+        """Return the plain join: each key on the worker that Spark's hash chooses."""
+        # Zero, but not to the optimizer: else it would leave the slot out of what it hashes.
+        zero = F.hash(*self.keys).bitwiseAND(F.lit(0))
+        split = routing.route(sides[self.split], *self.keys).withColumn(SLOT, zero)
+        found = {self.split: split, self.other: sides[self.other].withColumn(SLOT, zero)}
+        return self.joined({side: found[side] for side in sides}, times)
+
     def of_batches(self, sides: dict[str, DataFrame], strategy: Strategy) -> DataFrame:
         """Return the join of two tables, by a look at the side that is split."""
         split, other = sides[self.split], sides[self.other]

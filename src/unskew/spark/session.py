@@ -12,15 +12,26 @@ from pyspark.sql import SparkSession
 
 
 @contextmanager
-def embedded_session(workers: int) -> Iterator[SparkSession]:
+def embedded_session(
+    workers: int, master: str | None = None, **settings: str
+) -> Iterator[SparkSession]:
     """Start a quiet Spark in this process, with as many task slots as workers; stop it at the end.
 
     Tasks that sleep need no core, so there may be more of them than the machine has.
+
+    Parameters
+    ----------
+    workers
+        Shuffle partitions.
+    master
+        A cluster's address, to use that instead.
+    settings
+        Of Spark, without their ``spark.``, with underscores for the dots.
     """
     # The Python that runs tasks must be this one, with unskew in it.
     os.environ["PYSPARK_PYTHON"] = sys.executable
     with tempfile.TemporaryDirectory(prefix="unskew-") as folder:
-        settings = {
+        own = {
             "spark.sql.shuffle.partitions": workers,
             "spark.ui.enabled": "false",
             "spark.ui.showConsoleProgress": "false",
@@ -35,8 +46,9 @@ def embedded_session(workers: int) -> Iterator[SparkSession]:
                 "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
             ),
         }
-        builder = SparkSession.builder.master(f"local[{workers}]").appName("unskew")
-        for name, value in settings.items():
+        more = {f"spark.{name.replace('_', '.')}": value for name, value in settings.items()}
+        builder = SparkSession.builder.master(master or f"local[{workers}]").appName("unskew")
+        for name, value in (own | more).items():
             builder = builder.config(name, value)
         session = builder.getOrCreate()
         session.sparkContext.setLogLevel("OFF")

@@ -43,15 +43,15 @@ def streamed(
     balance = Balancer(scheme, mode=mode, checkpoint=str(folder / "checkpoint"))
     found: list[pd.DataFrame] = []
 
-    def keep(batch: DataFrame, _: int) -> None:
+    def keep(batch: DataFrame, number: int) -> None:
         found.append(batch.toPandas())
 
     if app.learns:
         learner = app.query(**options)
         result = rows
 
-        def keep(batch: DataFrame, _: int) -> None:
-            found.append(learner.learn(batch, balance).toPandas())
+        def keep(batch: DataFrame, number: int) -> None:
+            found.append(learner.learn(batch, number, balance).toPandas())
     else:
         result = app.query(rows, balance, **options)
     query = (

@@ -1,0 +1,252 @@
+"""Running an application, and comparing how schemes do in it."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from unskew.apps.base import App
+from unskew.apps.sinks import open_sink
+from unskew.apps.slowed import balancer
+from unskew.apps.sources import Source, open_source
+from unskew.spark import Balancer
+from unskew.spark.running import CHECK
+
+WARM_UP = 2
+POLL_S = 0.2
+LAST_WORD_S = 5
+"""How long to wait for the metrics of the last batch, which come after it."""
+
+Progress = Callable[[int], None]
+
+
+@dataclass(frozen=True)
+class Job:
+    """An application on a stream.
+
+    Parameters
+    ----------
+    app, options
+        The application and what it is told.
+    stream, batch, columns
+        Where its rows come from, see `open_source`.
+    delay_us
+        Microseconds that workers sleep for a record.
+    """
+
+    app: App
+    stream: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    batch: int = 60_000
+    columns: Mapping[str, str] = field(default_factory=dict)
+    delay_us: float = 0.0
+
+    def source(self, spark: SparkSession, checkpoint: Path) -> Source:
+        """Return the stream; what is made or replayed is kept beside the checkpoint."""
+        name = zlib.crc32(repr((self.app.name, self.stream, self.batch)).encode())
+        folder = checkpoint / "unskew" / f"stream-{name:08x}"
+        for other in folder.parent.glob("stream-????????"):
+            if other != folder:
+                raise ValueError(
+                    f"the checkpoint {checkpoint} belongs to another stream: give the one that it "
+                    "was begun with, or another checkpoint"
+                )
+        return open_source(
+            spark, self.app, self.stream, folder, batch=self.batch, columns=self.columns
+        )
+
+    def start(
+        self, source: Source, balance: Balancer, sink: str, checkpoint: Path, once: bool
+    ) -> StreamingQuery:
+        """Start the query."""
+        target = open_sink(sink, self.app.keys)
+        if self.app.learns:
+            learner, given = self.app.query(**self.options), target
+            result = source.rows
+
+            def target(batch: DataFrame, number: int) -> None:
+                known = learner.learn(batch, number, balance)
+                _show(known, given) if isinstance(given, str) else given(known, number)
+        else:
+            result = self.app.query(source.rows, balance, **self.options)
+        writer = result.writeStream.outputMode(self.app.mode)
+        writer = writer.format(target) if isinstance(target, str) else writer.foreachBatch(target)
+        writer = writer.option("checkpointLocation", str(checkpoint)).queryName(self.app.name)
+        return (writer.trigger(availableNow=True) if once or source.ends else writer).start()
+
+
+def run(
+    spark: SparkSession,
+    job: Job,
+    scheme: str,
+    mode: str | None = None,
+    *,
+    sink: str = "noop",
+    checkpoint: Path | None = None,
+    once: bool = False,
+    seconds: float | None = None,
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """Run a job until its stream ends, the time is over, or it is interrupted; return a report.
+
+    Parameters
+    ----------
+    scheme, mode
+        Of the balancer.
+    sink
+        Where results go, see `open_sink`.
+    checkpoint
+        To go on from another time; a temporary folder if not given.
+    once
+        Stop when all that is there was read, also if the stream may go on.
+    seconds
+        Stop after so many.
+    progress
+        Called with the records of each batch.
+    """
+    spark.conf.set(CHECK, "false")  # running merges need it
+    with _folder(checkpoint) as folder:
+        balance = balancer(job.delay_us, scheme=scheme, mode=mode, checkpoint=str(folder))
+        source = job.source(spark, folder)
+        try:
+            query = job.start(source, balance, sink, folder, once)
+            batches, stopped = _watched(query, seconds, progress)
+        except PySparkException as error:
+            raise RuntimeError(f"the query failed: {_reason(error)}") from error
+        if (failure := query.exception()) is not None:
+            raise RuntimeError(f"the query failed: {_reason(failure)}") from failure
+        _wait_for_metrics(balance, batches)
+        return {
+            "app": job.app.name,
+            "stream": job.stream,
+            "scheme": scheme,
+            "mode": "planned" if balance.planned else "online",
+            "workers": balance.n_workers(source.rows),
+            "delay_us": job.delay_us,
+            "stopped": stopped,
+            **_summary(batches, balance),
+        }
+
+
+def compare(
+    spark: SparkSession,
+    job: Job,
+    schemes: Sequence[tuple[str, str | None]],
+    *,
+    progress: Progress | None = None,
+) -> list[dict[str, Any]]:
+    """Run a job by one scheme after the other; return the reports, with their gain over the first.
+
+    An interrupt ends the comparison: the reports up to it come back.
+    """
+    reports: list[dict[str, Any]] = []
+    for scheme, mode in schemes:
+        report = run(spark, job, scheme, mode, progress=progress)
+        first = reports[0] if reports else report
+        gain = report["records_per_s"] / max(1e-9, first["records_per_s"])
+        reports.append({**report, "over_first": gain})
+        if report["stopped"] == "interrupted":
+            break
+    return reports
+
+
+def _watched(
+    query: StreamingQuery, seconds: float | None, progress: Progress | None
+) -> tuple[list[Any], str]:
+    """Wait until a query has ended, or end it; return the progress of its batches, and why."""
+    started, seen, stopped = time.monotonic(), dict[int, Any](), "end"
+    try:
+        while query.isActive:
+            time.sleep(POLL_S)
+            _look(query, seen, progress)
+            if seconds is not None and time.monotonic() - started > seconds:
+                stopped = "time"
+                break
+    except KeyboardInterrupt:
+        stopped = "interrupted"
+    finally:
+        query.stop()
+    _look(query, seen, progress)
+    return [seen[number] for number in sorted(seen)], stopped
+
+
+def _look(query: StreamingQuery, seen: dict[int, Any], progress: Progress | None) -> None:
+    for batch in query.recentProgress:
+        if batch["numInputRows"] and batch["batchId"] not in seen:
+            seen[batch["batchId"]] = batch
+            if progress is not None:
+                progress(batch["numInputRows"])
+
+
+def _summary(batches: Sequence[Any], balance: Balancer) -> dict[str, Any]:
+    metrics = {m.batch: m for m in balance.metrics}
+    rows = [
+        {
+            "batch": b["batchId"],
+            "records": b["numInputRows"],
+            "seconds": b["durationMs"]["triggerExecution"] / 1000,
+            "state_rows": sum(op["numRowsTotal"] for op in b["stateOperators"][:1]),
+            "state_bytes": sum(op["memoryUsedBytes"] for op in b["stateOperators"]),
+            "imbalance": metrics[b["batchId"]].imbalance if b["batchId"] in metrics else None,
+            "loads": [*metrics[b["batchId"]].loads] if b["batchId"] in metrics else [],
+        }
+        for b in batches
+    ]
+    warm = rows[WARM_UP:] or rows
+    took = [row["seconds"] for row in warm]
+    imbalances = [row["imbalance"] for row in warm if row["imbalance"] is not None]
+    return {
+        "records": sum(row["records"] for row in rows),
+        "records_per_s": sum(row["records"] for row in warm) / max(1e-9, sum(took)),
+        "latency_s": float(np.median(took)) if took else None,
+        "worst_latency_s": max(took, default=None),
+        "imbalance": float(np.mean(imbalances)) if imbalances else None,
+        "state_rows": max((row["state_rows"] for row in rows), default=0),
+        "state_bytes": max((row["state_bytes"] for row in rows), default=0),
+        "batches": rows,
+    }
+
+
+def _wait_for_metrics(balance: Balancer, batches: Sequence[Any]) -> None:
+    deadline = time.monotonic() + LAST_WORD_S
+    while batches and time.monotonic() < deadline:
+        if balance.metrics and balance.metrics[-1].batch >= batches[-1]["batchId"]:
+            return
+        time.sleep(POLL_S)
+
+
+def _show(known: DataFrame, sink: str) -> None:
+    if sink == "console":
+        known.show(truncate=False)
+    else:
+        known.write.format(sink).mode("overwrite").save()
+
+
+def _reason(error: Exception) -> str:
+    """Return what a person needs to know of an error of Spark: its first lines, without traces."""
+    lines = [line.strip() for line in str(error).splitlines()]
+    return " ".join(line for line in lines if line and not line.startswith("at "))[:500]
+
+
+@contextmanager
+def _folder(checkpoint: Path | None) -> Iterator[Path]:
+    if checkpoint is not None:
+        yield checkpoint
+        return
+    folder = Path(tempfile.mkdtemp(prefix="unskew-run-"))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

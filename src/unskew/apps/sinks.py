@@ -1,0 +1,121 @@
+"""Where the results of an application go, by one string.
+
+- ``console`` or ``noop``;
+- ``parquet:folder``: a folder ``batch=N`` for each micro-batch, written as a whole, so that one
+  that is run again is there once; of running results the latest batch of each key counts;
+- ``kafka://host:port/topic``: JSON objects, keyed by the result's keys; at least once;
+- ``jdbc:...#table``: upserts into a table, by the result's keys, with the standard's MERGE.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from urllib.parse import urlsplit
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, MapType, StructType
+
+Write = Callable[[DataFrame, int], None]
+
+
+def open_sink(sink: str, keys: Sequence[str]) -> str | Write:
+    """Return the name of a format of Spark's, or what writes a micro-batch.
+
+    Parameters
+    ----------
+    sink
+        As above.
+    keys
+        The columns that tell the rows of the result apart.
+    """
+    kind, _, rest = sink.partition(":")
+    if sink in ("console", "noop"):
+        return sink
+    if kind == "parquet" and rest:
+        return _to_parquet(rest)
+    if kind == "kafka" and rest.startswith("//"):
+        return _to_kafka(sink, keys)
+    if kind == "jdbc" and rest:
+        return _to_table(sink, keys)
+    raise ValueError(
+        f"unknown sink {sink!r}: use console, noop, parquet:folder, kafka://host:port/topic or "
+        "jdbc:...#table"
+    )
+
+
+def _to_parquet(folder: str) -> Write:
+    def write(batch: DataFrame, number: int) -> None:
+        batch.write.mode("overwrite").parquet(f"{folder}/batch={number}")
+
+    return write
+
+
+def _to_kafka(sink: str, keys: Sequence[str]) -> Write:
+    address = urlsplit(sink)
+    topic = address.path.strip("/")
+    if not address.netloc or not topic:
+        raise ValueError(f"a Kafka sink looks like kafka://host:port/topic, got {sink!r}")
+
+    def write(batch: DataFrame, _: int) -> None:
+        messages = batch.select(
+            F.to_json(F.struct(*keys)).alias("key"), F.to_json(F.struct("*")).alias("value")
+        )
+        writer = messages.write.format("kafka").option("topic", topic)
+        writer.option("kafka.bootstrap.servers", address.netloc).save()
+
+    return write
+
+
+def _to_table(sink: str, keys: Sequence[str]) -> Write:
+    url, _, table = sink.partition("#")
+    if not table.replace(".", "").replace("_", "").isalnum():
+        raise ValueError(f"a JDBC sink names its table after a #, as in {url}#prices")
+    staging = f"{table}_batch"
+
+    def write(batch: DataFrame, _: int) -> None:
+        flat = flattened(batch)
+        names = flat.columns
+        by = [n for n in names if n in keys or n.partition("_")[0] in keys]
+        flat.limit(0).write.jdbc(url, table, mode="ignore")  # creates it, the first time
+        flat.write.jdbc(url, staging, mode="overwrite")
+        # A session that is opened to read may do something before: public, and on any cluster.
+        reader = flat.sparkSession.read.format("jdbc").option("url", url)
+        reader = reader.option("sessionInitStatement", merge_statement(table, staging, names, by))
+        reader.option("query", f"SELECT COUNT(*) AS merged FROM {staging}").load().collect()
+
+    return write
+
+
+def flattened(df: DataFrame) -> DataFrame:
+    """Return rows without nesting: a window as its start and end, other things as JSON."""
+    columns = []
+    for field in df.schema:
+        kind, column = field.dataType, F.col(f"`{field.name}`")
+        if isinstance(kind, StructType) and kind.names == ["start", "end"]:
+            columns += [column[end].alias(f"{field.name}_{end}") for end in kind.names]
+        elif isinstance(kind, ArrayType | MapType | StructType):
+            columns.append(F.to_json(column).alias(field.name))
+        else:
+            columns.append(column)
+    return df.select(*columns)
+
+
+def merge_statement(table: str, staging: str, names: Sequence[str], keys: Sequence[str]) -> str:
+    """Return the SQL that puts rows of a table into another, in place of those with their keys.
+
+    Examples
+    --------
+    >>> print(merge_statement("prices", "new", ["symbol", "vwap"], ["symbol"]))
+    MERGE INTO prices t USING new s ON t."symbol" = s."symbol" WHEN MATCHED THEN UPDATE SET \
+"vwap" = s."vwap" WHEN NOT MATCHED THEN INSERT ("symbol", "vwap") VALUES (s."symbol", s."vwap")
+    """
+    on = " AND ".join(f't."{key}" = s."{key}"' for key in keys)
+    rest = ", ".join(f'"{name}" = s."{name}"' for name in names if name not in keys)
+    update = f"WHEN MATCHED THEN UPDATE SET {rest} " if rest else ""
+    columns = ", ".join(f'"{name}"' for name in names)
+    values = ", ".join(f's."{name}"' for name in names)
+    return (
+        f"MERGE INTO {table} t USING {staging} s ON {on} {update}"
+        f"WHEN NOT MATCHED THEN INSERT ({columns}) VALUES ({values})"
+    )

@@ -1,0 +1,62 @@
+"""Workers that take their time for a record, as the papers have them to measure with."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.functions import arrow_udf  # type: ignore[attr-defined]
+from pyspark.sql.types import BooleanType
+
+from unskew.spark import SLOT, Balancer
+
+
+@dataclass(frozen=True)
+class SlowedBalancer(Balancer):
+    """A balancer whose workers sleep for each record that they aggregate, or pair that they join.
+
+    Sleeping tasks need no core, so a small machine shows what a large one would.
+
+    Parameters
+    ----------
+    delay_us
+        Microseconds of sleep for a record.
+    """
+
+    delay_us: float = 0.0
+
+    def join(self, *args: Any, **options: Any) -> DataFrame:
+        """Return a join by key columns, see `Balancer.join`."""
+        pairs = super().join(*args, **options)
+        return pairs.where(self._slept(F.lit(0)))
+
+    def _routed(
+        self, df: DataFrame, keys: Sequence[str], window: Column | None, whole: bool = False
+    ) -> DataFrame:
+        routed = super()._routed(df, keys, window, whole)
+        grouping = ["window"] if window is not None else []
+        # The shuffle comes first, so that records sleep where they were sent, each by itself.
+        sent = routed.repartition(self.n_workers(df), *grouping, *keys, SLOT)
+        return sent.where(self._slept(F.col(SLOT)))
+
+    def _slept(self, column: Column) -> Column:
+        delay_s = self.delay_us / 1e6
+
+        def slept(some: pa.Array) -> pa.Array:
+            time.sleep(delay_s * len(some))
+            return pa.array(np.ones(len(some), np.bool_))
+
+        # Else the optimizer would let records sleep before they are sent.
+        waits = arrow_udf(slept, returnType=BooleanType()).asNondeterministic()
+        return waits(column)  # type: ignore[no-any-return]
+
+
+def balancer(delay_us: float, **options: Any) -> Balancer:
+    """Return a balancer, slowed if wanted."""
+    return SlowedBalancer(**options, delay_us=delay_us) if delay_us else Balancer(**options)

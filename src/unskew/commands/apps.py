@@ -1,0 +1,225 @@
+"""The commands that run the applications."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from unskew.commands.options import Json, Progress
+from unskew.spec import number, pairs, read_named
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from unskew.apps.run import Job
+
+STREAM = "zipf:z=1.6,keys=1000,records=3e5,seed=1"
+SCHEMES = "key,pkg,d-choices,w-choices,dstream,fish,shuffle"
+
+Name = Annotated[
+    str, typer.Argument(help="An application, with its options: word-count:k=5. See 'unskew apps'.")
+]
+Stream = Annotated[
+    str,
+    typer.Option(
+        help="A spec as in zipf:z=1.4,keys=1e4, a file, a folder, kafka://host:port/topic, "
+        "socket://host:port or rate://1000."
+    ),
+]
+Mode = Annotated[
+    str | None, typer.Option(help="planned or online; planned if not given and possible.")
+]
+Workers = Annotated[int, typer.Option(help="Workers: shuffle partitions.")]
+Batch = Annotated[str, typer.Option(help="Records of a micro-batch.")]
+Columns = Annotated[
+    str, typer.Option(help="What the stream calls columns, as in word=key,ts=time; null: none.")
+]
+Delay = Annotated[float, typer.Option(help="Microseconds that workers sleep for a record.")]
+Master = Annotated[
+    str | None, typer.Option(help="A Spark master; one inside this process if not given.")
+]
+Packages = Annotated[
+    str | None, typer.Option(help="Maven packages for Spark: a Kafka connector, a JDBC driver.")
+]
+
+
+def run(
+    app: Name,
+    stream: Stream = STREAM,
+    scheme: Annotated[str, typer.Option(help="A router or a planner.")] = "w-choices",
+    mode: Mode = None,
+    workers: Workers = 16,
+    batch: Batch = "6e4",
+    columns: Columns = "",
+    delay_us: Delay = 0.0,
+    sink: Annotated[
+        str,
+        typer.Option(
+            help="console, noop, parquet:folder, kafka://host:port/topic or jdbc:...#table."
+        ),
+    ] = "noop",
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="Where the query goes on from, another time.")
+    ] = None,
+    once: Annotated[bool, typer.Option("--once", help="Stop when all there is was read.")] = False,
+    seconds: Annotated[float | None, typer.Option(help="Stop after so many seconds.")] = None,
+    master: Master = None,
+    packages: Packages = None,
+    as_json: Json = False,
+) -> None:
+    """Run an application on a stream, balanced. Ctrl-C stops it and reports.
+
+    For example:
+
+    \b
+      unskew run word-count --stream zipf:z=1.4,keys=1e4,records=1e6 --sink console
+      unskew run vwap --stream trades.parquet --columns symbol=key --scheme dstream
+      unskew run hashtags --stream kafka://localhost:9092/tags --sink jdbc:postgresql://db/x#tags \\
+        --packages org.apache.spark:spark-sql-kafka-0-10_2.13:4.1.0,org.postgresql:postgresql:42.7.4
+    """  # noqa: D301
+    from unskew.apps.run import run as run_job
+    from unskew.apps.sinks import open_sink
+    from unskew.report.tables import show_run
+
+    job = _job(app, stream, batch, columns, delay_us)
+    open_sink(sink, job.app.keys)  # refuses what it does not know, before Spark starts
+    _check(scheme, mode, workers)
+    with _session(workers, master, packages) as spark, _bar(stream, 1, as_json) as progress:
+        report = run_job(
+            spark,
+            job,
+            scheme,
+            mode,
+            sink=sink,
+            checkpoint=checkpoint,
+            once=once,
+            seconds=seconds,
+            progress=progress,
+        )
+    if as_json:
+        print(json.dumps(report))
+    else:
+        show_run(report)
+    _end(report)
+
+
+def compare(
+    app: Name,
+    stream: Stream = STREAM,
+    schemes: Annotated[
+        str, typer.Option(help="Schemes, with a mode if wanted, as in key,pkg,fish:planned.")
+    ] = SCHEMES,
+    mode: Mode = None,
+    workers: Workers = 16,
+    batch: Batch = "6e4",
+    columns: Columns = "",
+    delay_us: Delay = 200.0,
+    master: Master = None,
+    packages: Packages = None,
+    plot: Annotated[Path | None, typer.Option(help="A picture: PNG, PDF or SVG.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Run an application by several schemes, one after the other, and compare them.
+
+    For example:
+
+    \b
+      unskew compare word-count --stream zipf:z=2,keys=1e4,records=4e5 --plot words.png
+      unskew compare trade-join --schemes key,w-choices,dstream,mixed --delay-us 100
+    """  # noqa: D301
+    from unskew.report.plots import check_picture, plot_comparison
+    from unskew.report.tables import show_comparison
+
+    if plot is not None:
+        check_picture(plot)
+    from unskew.apps.run import compare as compare_schemes
+
+    job = _job(app, stream, batch, columns, delay_us)
+    chosen = [_scheme_and_mode(part, mode) for part in schemes.split(",")]
+    for scheme, how in chosen:
+        _check(scheme, how, workers)
+    with (
+        _session(workers, master, packages) as spark,
+        _bar(stream, len(chosen), as_json) as progress,
+    ):
+        reports = compare_schemes(spark, job, chosen, progress=progress)
+    if as_json:
+        print(json.dumps({"results": reports}))
+    else:
+        show_comparison(reports)
+    if plot is not None:
+        plot_comparison(reports, plot)
+        if not as_json:
+            print(f"Picture: {plot}")
+    _end(reports[-1])
+
+
+def apps(as_json: Json = False) -> None:
+    """List the applications, with their columns and their options.
+
+    Try: unskew apps
+    """
+    from unskew.apps import APPS
+    from unskew.report.tables import show_apps
+
+    rows = [
+        {"app": a.name, "summary": a.summary, "columns": a.schema, "options": [*a.options]}
+        for a in APPS.values()
+    ]
+    if as_json:
+        print(json.dumps({"apps": rows}, indent=2))
+    else:
+        show_apps(rows)
+
+
+def _job(app: str, stream: str, batch: str, columns: str, delay_us: float) -> Job:
+    from unskew.apps import APPS
+    from unskew.apps.run import Job
+
+    ((name, options),) = read_named("application", app, APPS, lambda found: found.options)
+    if delay_us < 0:
+        raise ValueError(f"delay-us must be at least 0, got {delay_us}")
+    size = int(number("batch", batch, whole=True))
+    if size < 1:
+        raise ValueError(f"batch must be at least 1, got {batch}")
+    named = pairs(columns.split(","), "word=key,ts=time") if columns else {}
+    return Job(APPS[name], stream, options, size, named, delay_us)
+
+
+def _check(scheme: str, mode: str | None, workers: int) -> None:
+    """Refuse what a balancer would, before Spark starts."""
+    from unskew.spark import Balancer
+
+    Balancer(scheme, mode=mode, workers=workers)
+
+
+def _scheme_and_mode(text: str, mode: str | None) -> tuple[str, str | None]:
+    name, _, last = text.strip().rpartition(":")
+    return (name, last) if name and last in ("planned", "online") else (text.strip(), mode)
+
+
+@contextmanager
+def _session(workers: int, master: str | None, packages: str | None) -> Iterator[SparkSession]:
+    from unskew.spark.session import embedded_session
+
+    settings = {"jars_packages": packages} if packages else {}
+    with embedded_session(workers, master, **settings) as spark:
+        yield spark
+
+
+def _bar(stream: str, times: int, quiet: bool) -> Progress:
+    """Return a bar for so many runs over a stream, as long as that is known to be."""
+    from unskew.workloads import STREAMS, open_stream
+
+    known = open_stream(stream).n_records if stream.partition(":")[0] in STREAMS else None
+    return Progress(None if known is None else times * known, quiet=quiet)
+
+
+def _end(report: dict[str, Any]) -> None:
+    if report["stopped"] == "interrupted":
+        raise typer.Exit(130)
