@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import tempfile
 import time
@@ -83,7 +84,7 @@ class Job:
             result = self.app.query(source.rows, balance, **self.options)
         writer = result.writeStream.outputMode(self.app.mode)
         writer = writer.format(target) if isinstance(target, str) else writer.foreachBatch(target)
-        writer = writer.option("checkpointLocation", str(checkpoint)).queryName(self.app.name)
+        writer = writer.option("checkpointLocation", str(checkpoint)).option("truncate", False)
         return (writer.trigger(availableNow=True) if once or source.ends else writer).start()
 
 
@@ -197,7 +198,7 @@ def _summary(batches: Sequence[Any], balance: Balancer) -> dict[str, Any]:
             "batch": b["batchId"],
             "records": b["numInputRows"],
             "seconds": b["durationMs"]["triggerExecution"] / 1000,
-            "state_rows": sum(op["numRowsTotal"] for op in b["stateOperators"][:1]),
+            "state_rows": max((op["numRowsTotal"] for op in b["stateOperators"]), default=0),
             "state_bytes": sum(op["memoryUsedBytes"] for op in b["stateOperators"]),
             "imbalance": metrics[b["batchId"]].imbalance if b["batchId"] in metrics else None,
             "loads": [*metrics[b["batchId"]].loads] if b["batchId"] in metrics else [],
@@ -235,9 +236,10 @@ def _show(known: DataFrame, sink: str) -> None:
 
 
 def _reason(error: Exception) -> str:
-    """Return what a person needs to know of an error of Spark: its first lines, without traces."""
-    lines = [line.strip() for line in str(error).splitlines()]
-    return " ".join(line for line in lines if line and not line.startswith("at "))[:500]
+    """Return what a person needs to know of an error of Spark: the cause that comes last."""
+    lines = [re.sub(r"^(Caused by)?: ", "", line.strip()) for line in str(error).splitlines()]
+    causes = [line for line in lines if re.match(r"[\w.$]*(Error|Exception|ERROR)\b.*: ", line)]
+    return (causes or [line for line in lines if line] or [repr(error)])[-1 if causes else 0][:500]
 
 
 @contextmanager

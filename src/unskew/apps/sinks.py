@@ -14,7 +14,9 @@ from urllib.parse import urlsplit
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, MapType, StructType
+from pyspark.sql.types import ArrayType, MapType, StringType, StructType
+
+WINDOW = ("start", "end")
 
 Write = Callable[[DataFrame, int], None]
 
@@ -71,20 +73,32 @@ def _to_table(sink: str, keys: Sequence[str]) -> Write:
     url, _, table = sink.partition("#")
     if not table.replace(".", "").replace("_", "").isalnum():
         raise ValueError(f"a JDBC sink names its table after a #, as in {url}#prices")
-    staging = f"{table}_batch"
 
     def write(batch: DataFrame, _: int) -> None:
         flat = flattened(batch)
-        names = flat.columns
-        by = [n for n in names if n in keys or n.partition("_")[0] in keys]
-        flat.limit(0).write.jdbc(url, table, mode="ignore")  # creates it, the first time
-        flat.write.jdbc(url, staging, mode="overwrite")
-        # A session that is opened to read may do something before: public, and on any cluster.
-        reader = flat.sparkSession.read.format("jdbc").option("url", url)
-        reader = reader.option("sessionInitStatement", merge_statement(table, staging, names, by))
-        reader.option("query", f"SELECT COUNT(*) AS merged FROM {staging}").load().collect()
+        _upsert(flat, url, table, [n for n in flat.columns if n in keys or n in ends])
 
+    ends = [f"{key}_{end}" for key in keys for end in WINDOW]
     return write
+
+
+def _upsert(rows: DataFrame, url: str, table: str, keys: Sequence[str]) -> None:
+    staging = f"{table}_batch"
+    # A text without a length is not always something that can be compared.
+    short = ", ".join(
+        f"`{k}` VARCHAR(255)" for k in keys if rows.schema[k].dataType == StringType()
+    )
+    options = {"createTableColumnTypes": short} if short else {}
+    none = rows.sparkSession.createDataFrame([], rows.schema)
+    none.write.options(**options).jdbc(url, table, mode="ignore")
+    rows.write.options(**options).jdbc(url, staging, mode="overwrite")
+    staged = rows.sparkSession.read.jdbc(url, staging)
+    nulls = not staged.where(F.greatest(*(F.col(k).isNull() for k in keys), F.lit(False))).isEmpty()
+    # A session that is opened to read may do something before: public, and on any cluster.
+    reader = rows.sparkSession.read.format("jdbc").option("url", url)
+    merge = merge_statement(table, staging, rows.columns, keys, nulls=nulls)
+    reader = reader.option("sessionInitStatement", merge)
+    reader.option("query", f"SELECT COUNT(*) AS merged FROM {staging}").load().collect()
 
 
 def flattened(df: DataFrame) -> DataFrame:
@@ -92,7 +106,7 @@ def flattened(df: DataFrame) -> DataFrame:
     columns = []
     for field in df.schema:
         kind, column = field.dataType, F.col(f"`{field.name}`")
-        if isinstance(kind, StructType) and kind.names == ["start", "end"]:
+        if isinstance(kind, StructType) and tuple(kind.names) == WINDOW:
             columns += [column[end].alias(f"{field.name}_{end}") for end in kind.names]
         elif isinstance(kind, ArrayType | MapType | StructType):
             columns.append(F.to_json(column).alias(field.name))
@@ -101,8 +115,12 @@ def flattened(df: DataFrame) -> DataFrame:
     return df.select(*columns)
 
 
-def merge_statement(table: str, staging: str, names: Sequence[str], keys: Sequence[str]) -> str:
+def merge_statement(
+    table: str, staging: str, names: Sequence[str], keys: Sequence[str], *, nulls: bool = False
+) -> str:
     """Return the SQL that puts rows of a table into another, in place of those with their keys.
+
+    With ``nulls``, a key may be null; databases cannot look such conditions up in an index.
 
     Examples
     --------
@@ -110,7 +128,10 @@ def merge_statement(table: str, staging: str, names: Sequence[str], keys: Sequen
     MERGE INTO prices t USING new s ON t."symbol" = s."symbol" WHEN MATCHED THEN UPDATE SET \
 "vwap" = s."vwap" WHEN NOT MATCHED THEN INSERT ("symbol", "vwap") VALUES (s."symbol", s."vwap")
     """
-    on = " AND ".join(f't."{key}" = s."{key}"' for key in keys)
+    same = 't."{0}" = s."{0}"'
+    if nulls:
+        same = f'({same} OR t."{{0}}" IS NULL AND s."{{0}}" IS NULL)'
+    on = " AND ".join(same.format(key) for key in keys)
     rest = ", ".join(f'"{name}" = s."{name}"' for name in names if name not in keys)
     update = f"WHEN MATCHED THEN UPDATE SET {rest} " if rest else ""
     columns = ", ".join(f'"{name}"' for name in names)

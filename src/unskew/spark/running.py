@@ -35,7 +35,10 @@ def keep_latest(
         for n in range(n_workers)
     )
     latest = F.filter(F.array(*newest), lambda found: found.isNotNull())
-    return placed.groupBy(*keys).agg(latest.alias(LATEST))
+    found = placed.groupBy(*keys).agg(latest.alias(LATEST))
+    # Rows come sorted by keys that foreachBatch knows by another id, and persist() fails over that
+    # order. What is exploded has none.
+    return found.select(*keys, F.explode(F.array(LATEST)).alias(LATEST))
 
 
 def check_allowed(session: SparkSession) -> None:
