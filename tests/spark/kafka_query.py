@@ -23,10 +23,12 @@ from pyspark.sql.streaming.query import StreamingQuery
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from kafka_broker import Broker, connector_jars
+from unskew.apps.run import Job, run
+from unskew.apps.vwap import VWAP
 from unskew.spark import Balancer
 from unskew.spark import aggregates as agg
 
-EVENTS, TOTALS = "events", "totals"
+EVENTS, TRADES, PRICES = "events", "trades", "prices"
 PARTITIONS = 3
 ROUND = 2000
 MOST = 2500
@@ -48,7 +50,9 @@ def main() -> None:
     for name, value in {**SETTINGS, "spark.jars": connector_jars()}.items():
         builder = builder.config(name, value)
     with Broker(folder / "broker") as broker:
-        broker.create_topic(EVENTS, PARTITIONS)
+        for topic in (EVENTS, TRADES):
+            broker.create_topic(topic, PARTITIONS)
+        broker.create_topic(PRICES, 1)
         spark = builder.getOrCreate()
         spark.sparkContext.setLogLevel("ERROR")
         try:
@@ -87,13 +91,11 @@ class Scenario:
         self._produce()
         again.processAllAvailable()
         again.stop()
-        written, read_back = self._through_kafka()
         return {
             "expected": in_order(self._produced),
             "latest": in_order(self._latest),
             "first batch again": again.recentProgress[0].batchId,
-            "written": written,
-            "read back": in_order(read_back),
+            "app": self._app(),
         }
 
     def _produce(self) -> None:
@@ -122,17 +124,36 @@ class Scenario:
         balancer = Balancer("w-choices", checkpoint=checkpoint)
         return balancer.aggregate(keyed, "key", n=agg.count())
 
-    def _through_kafka(self) -> tuple[int, dict[str | None, int]]:
-        """Write all updates of the totals to a topic; return how many, and the last ones."""
-        checkpoint = str(self._folder / "sink")
-        totals = self._totals(checkpoint).select("key", F.col("n").cast("string").alias("value"))
-        writer = totals.writeStream.outputMode("update").format("kafka").options(**self._servers)
-        writer = writer.option("topic", TOTALS).option("checkpointLocation", checkpoint)
-        writer.trigger(availableNow=True).start().awaitTermination()
+    def _app(self) -> dict[str, Any]:
+        """Run an application from one topic to another; return the last prices, and exact ones."""
+        ids = np.minimum(self._rng.zipf(1.5, ROUND), 50)
+        trades = VWAP.table(ids)
+        rows = self._spark.createDataFrame(trades).select(
+            F.col("symbol").alias("key"), F.to_json(F.struct("*")).alias("value")
+        )
+        rows.write.format("kafka").options(**self._servers).option("topic", TRADES).save()
+        job = Job(VWAP, f"kafka://{self._broker.servers}/{TRADES}", batch=ROUND // 4)
+        report = run(
+            self._spark,
+            job,
+            "w-choices",
+            sink=f"kafka://{self._broker.servers}/{PRICES}",
+            once=True,
+        )
         reader = self._spark.read.format("kafka").options(**self._servers)
-        written = reader.option("subscribe", TOTALS).load().orderBy("partition", "offset")
-        rows = written.select(F.col("key").cast("string"), F.col("value").cast("string")).collect()
-        return len(rows), {row["key"]: int(row["value"]) for row in rows}
+        written = reader.option("subscribe", PRICES).load().orderBy("timestamp", "offset")
+        texts = [row["value"] for row in written.select(F.col("value").cast("string")).collect()]
+        latest = {found["symbol"]: found["vwap"] for found in map(json.loads, texts)}
+        exact = trades.to_pandas()
+        exact["paid"] = exact.price * exact["size"]
+        sums = exact.groupby("symbol")[["paid", "size"]].sum()
+        return {
+            "imbalances": [batch["imbalance"] for batch in report["batches"]],
+            "records": report["records"],
+            "written": len(texts),
+            "latest": latest,
+            "exact": (sums.paid / sums["size"]).to_dict(),
+        }
 
 
 def in_order(totals: Mapping[str | None, int]) -> list[tuple[str | None, int]]:
