@@ -1,0 +1,70 @@
+"""TPC-H's query 5, continuous: what suppliers earn in their own country, window by window."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from unskew.apps.base import App
+from unskew.apps.tpch_tables import SEASON_S, make_events, static_tables
+from unskew.spark import Balancer
+from unskew.spark.aggregates import sum
+
+EVENTS = (
+    "kind string, ts timestamp, orderkey bigint, custkey bigint, suppkey bigint, "
+    "extendedprice decimal(15, 2), discount decimal(15, 2)"
+)
+
+
+def tpch_q5(
+    events: DataFrame,
+    balance: Balancer,
+    *,
+    region: str = "ASIA",
+    window: str = "10 seconds",
+    within_s: float = SEASON_S,
+) -> DataFrame:
+    """Return the revenue of each nation of a region, from customers and suppliers both in it.
+
+    Windows are of the times of orders, whose lines come within some seconds after them. A few
+    orders have most of the lines, so it is the lines that are split between workers.
+    """
+    timely = events.withWatermark("ts", "0 seconds")
+    orders = timely.where("kind = 'order'").selectExpr("orderkey", "custkey", "ts AS ordered")
+    lines = timely.where("kind = 'line'").selectExpr(
+        "orderkey", "suppkey", "extendedprice * (1 - discount) AS paid", "ts AS sold"
+    )
+    met = matched(orders, lines, balance, timedelta(seconds=within_s)).drop("sold")
+    static = {
+        name: F.broadcast(events.sparkSession.createDataFrame(table))
+        for name, table in static_tables().items()
+    }
+    local = (
+        met.join(static["customer"], F.expr("custkey = c_custkey"))
+        .join(static["supplier"], F.expr("suppkey = s_suppkey AND c_nationkey = s_nationkey"))
+        .join(static["nation"], F.expr("s_nationkey = n_nationkey"))
+        .join(static["region"], F.expr("n_regionkey = r_regionkey"))
+        .where(F.col("r_name") == region)
+        .withColumnRenamed("n_name", "nation")
+    )
+    return replace(balance, name="nations").aggregate(
+        local, "nation", window=F.window("ordered", window), revenue=sum("paid")
+    )
+
+
+def matched(orders: DataFrame, lines: DataFrame, balance: Balancer, within: timedelta) -> DataFrame:
+    """Return lines with their orders: by Spark's own join if keys stay where its hash has them."""
+    if balance.scheme == "key":
+        other = lines.withColumnRenamed("orderkey", "l_orderkey")
+        soon = F.col("sold").between(F.col("ordered"), F.col("ordered") + F.lit(within))
+        return orders.join(other, (F.col("orderkey") == F.col("l_orderkey")) & soon)
+    near = (timedelta(0), within)
+    return balance.join(
+        orders, lines, "orderkey", split="right", times=("ordered", "sold"), within=near
+    )
+
+
+TPCH_Q5 = App("tpch-q5", EVENTS, make_events, tpch_q5, ("window", "nation"), "append")

@@ -1,0 +1,97 @@
+"""Revenues equal those of TPC-H's own query, by SQLite, over all rows at once."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from spark.apps.streamed import streamed, tables
+from unskew.apps.base import START_US
+from unskew.apps.tpch_q5 import TPCH_Q5
+from unskew.apps.tpch_tables import NUMBERS, static_tables
+from unskew.spark.checkpoint import PARTITIONS
+from unskew.spark.planned import plan_key
+from unskew.spark.plans import PlanFolder, SplitPlan
+from unskew.spark.schedule import Schedule, Term
+from unskew.workloads import Zipf
+
+# Money is in whole cents, discounts are in percent: SQLite has no decimals.
+Q5 = """
+SELECT o.ts / 1000000 AS second, n_name, sum(l.extendedprice * (100 - l.discount)) AS revenue
+FROM events o, events l, customer, supplier, nation, region
+WHERE o.kind = 'order' AND l.kind = 'line' AND o.orderkey = l.orderkey
+  AND l.ts BETWEEN o.ts AND o.ts + 2000000
+  AND o.custkey = c_custkey AND l.suppkey = s_suppkey AND c_nationkey = s_nationkey
+  AND s_nationkey = n_nationkey AND n_regionkey = r_regionkey AND r_name = 'ASIA'
+GROUP BY second, n_name
+"""
+IDS = np.concatenate([*Zipf(1.3, 500, 9000, seed=5).ids(9000)])
+VERSION = 1
+
+Revenues = dict[tuple[int, str], Decimal]
+
+
+def by_sqlite(events: pa.Table) -> Revenues:
+    base = sqlite3.connect(":memory:")
+    cents = events.to_pandas()
+    cents["ts"] = events["ts"].cast(pa.int64()).to_numpy()
+    for name in ("extendedprice", "discount"):
+        cents[name] = (events[name].cast(pa.float64()).to_numpy() * 100).round()
+    frames = {name: table.to_pandas() for name, table in static_tables().items()}
+    for name, frame in (frames | {"events": cents}).items():
+        frame.to_sql(name, base, index=False)
+    base.execute("CREATE INDEX lines ON events (orderkey, ts)")
+    found = base.execute(Q5).fetchall()
+    base.close()
+    return {(second, nation): Decimal(int(n)).scaleb(-4) for second, nation, n in found}
+
+
+@pytest.fixture
+def workers(spark: SparkSession) -> Iterator[int]:
+    """Have few workers: a join keeps four stores of state on each."""
+    before = spark.conf.get(PARTITIONS) or "200"
+    spark.conf.set(PARTITIONS, 4)
+    yield 4
+    spark.conf.set(PARTITIONS, before)
+
+
+def split_hottest(spark: SparkSession, checkpoint: Path, workers: int) -> Schedule:
+    """Have a plan from the first row on, as if a batch before the first had been reported."""
+    root = f"{checkpoint}/unskew/router"
+    key = spark.range(1, 2).select(plan_key([F.col("id")]).alias("key")).toArrow()["key"][0].as_py()
+    pairs = [(key % 2**64, worker) for worker in range(workers)]
+    PlanFolder(f"{root}/plans").save(SplitPlan.of(workers, pairs, VERSION, "test"))
+    schedule = Schedule(root, 0)
+    schedule.tell(-1, START_US - 1, 0)
+    return schedule
+
+
+@pytest.mark.parametrize("scheme", ["key", "w-choices"])
+def test_equals_sqlite(spark: SparkSession, tmp_path: Path, workers: int, scheme: str) -> None:
+    batches = tables(TPCH_Q5, IDS, 3)
+    schedule = split_hottest(spark, tmp_path / "checkpoint", workers) if scheme != "key" else None
+    found = streamed(spark, TPCH_Q5, batches, tmp_path, scheme, "planned", window="1 second")
+    seconds = [int(window["start"].timestamp()) for window in found.window]
+    revenues = dict(zip(zip(seconds, found.nation, strict=True), found.revenue, strict=True))
+    closed = max(seconds)
+    assert closed - START_US // 10**6 >= 4
+    expected = by_sqlite(pa.concat_tables(batches))
+    assert revenues == {key: revenue for key, revenue in expected.items() if key[0] <= closed}
+    if schedule is not None:
+        assert Term(VERSION, START_US) in schedule.terms(0, VERSION), "the plan was not used"
+
+
+def test_hot_orders_have_most_lines() -> None:
+    events = TPCH_Q5.table(IDS).to_pandas()
+    lines, orders = (events[events.kind == kind] for kind in ("line", "order"))
+    assert len(lines) == 4 * len(orders)
+    assert (lines.orderkey == 1).mean() > 0.25
+    assert orders.orderkey[:NUMBERS].is_unique
