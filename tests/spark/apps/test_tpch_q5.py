@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
@@ -77,10 +78,13 @@ def split_hottest(spark: SparkSession, checkpoint: Path, workers: int) -> Schedu
 @pytest.mark.parametrize("scheme", ["key", "w-choices"])
 def test_equals_sqlite(spark: SparkSession, tmp_path: Path, workers: int, scheme: str) -> None:
     batches = tables(TPCH_Q5, IDS, 3)
+    # So that a window that came twice, with two results, would be seen.
+    app = replace(TPCH_Q5, keys=(*TPCH_Q5.keys, "revenue"))
     schedule = split_hottest(spark, tmp_path / "checkpoint", workers) if scheme != "key" else None
-    found = streamed(spark, TPCH_Q5, batches, tmp_path, scheme, "planned", window="1 second")
+    found = streamed(spark, app, batches, tmp_path, scheme, "planned", window="1 second")
     seconds = [int(window["start"].timestamp()) for window in found.window]
     revenues = dict(zip(zip(seconds, found.nation, strict=True), found.revenue, strict=True))
+    assert len(revenues) == len(found)
     closed = max(seconds)
     assert closed - START_US // 10**6 >= 4
     expected = by_sqlite(pa.concat_tables(batches))
