@@ -37,7 +37,10 @@ def tpch_q5(
     lines = timely.where("kind = 'line'").selectExpr(
         "orderkey", "suppkey", "extendedprice * (1 - discount) AS paid", "ts AS sold"
     )
-    met = matched(orders, lines, balance, timedelta(seconds=within_s)).drop("sold")
+    near = (timedelta(0), timedelta(seconds=within_s))
+    met = balance.join(
+        orders, lines, "orderkey", split="right", times=("ordered", "sold"), within=near
+    ).drop("sold")
     static = {
         name: F.broadcast(events.sparkSession.createDataFrame(table))
         for name, table in static_tables().items()
@@ -52,18 +55,6 @@ def tpch_q5(
     )
     return replace(balance, name="nations").aggregate(
         local, "nation", window=F.window("ordered", window), revenue=sum("paid")
-    )
-
-
-def matched(orders: DataFrame, lines: DataFrame, balance: Balancer, within: timedelta) -> DataFrame:
-    """Return lines with their orders: by Spark's own join if keys stay where its hash has them."""
-    if balance.scheme == "key":
-        other = lines.withColumnRenamed("orderkey", "l_orderkey")
-        soon = F.col("sold").between(F.col("ordered"), F.col("ordered") + F.lit(within))
-        return orders.join(other, (F.col("orderkey") == F.col("l_orderkey")) & soon)
-    near = (timedelta(0), within)
-    return balance.join(
-        orders, lines, "orderkey", split="right", times=("ordered", "sold"), within=near
     )
 
 
