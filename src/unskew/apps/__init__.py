@@ -1,20 +1,27 @@
 """The papers' applications, a file each: real jobs, and how unskew is used.
 
-`APPS` has them by the names that ``unskew run`` and ``unskew compare`` know.
+`APPS` has them by the names that ``unskew run`` and ``unskew compare`` know. The package loads
+lazily: a task that needs one of them does not load the others.
 """
 
-from unskew.apps.base import App, Learner
-from unskew.apps.decision_tree import DECISION_TREE
-from unskew.apps.hashtags import HASHTAGS
-from unskew.apps.in_degree import IN_DEGREE
-from unskew.apps.naive_bayes import NAIVE_BAYES
-from unskew.apps.trade_join import TRADE_JOIN
-from unskew.apps.vwap import VWAP
-from unskew.apps.word_count import WORD_COUNT
+from __future__ import annotations
 
-APPS = {
-    app.name: app
-    for app in (WORD_COUNT, HASHTAGS, VWAP, NAIVE_BAYES, DECISION_TREE, TRADE_JOIN, IN_DEGREE)
-}
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from unskew.apps.base import App, Learner
+    from unskew.apps.table import APPS
 
 __all__ = ["APPS", "App", "Learner"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'unskew.apps' has no attribute {name!r}")
+    home = "unskew.apps.table" if name == "APPS" else "unskew.apps.base"
+    return getattr(importlib.import_module(home), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -36,14 +36,11 @@ class SlowedBalancer(Balancer):
         pairs = super().join(*args, **options)
         return pairs.where(self._slept(F.lit(0)))
 
-    def _routed(
-        self, df: DataFrame, keys: Sequence[str], window: Column | None, whole: bool = False
-    ) -> DataFrame:
-        routed = super()._routed(df, keys, window, whole)
-        grouping = ["window"] if window is not None else []
-        # The shuffle comes first, so that records sleep where they were sent, each by itself.
-        sent = routed.repartition(self.n_workers(df), *grouping, *keys, SLOT)
-        return sent.where(self._slept(F.col(SLOT)))
+    def sent(self, routed: DataFrame, grouping: Sequence[str]) -> DataFrame:
+        """Return routed rows, slowed where they were sent to."""
+        # The shuffle comes first, so that records sleep on their worker, each by itself.
+        there = routed.repartition(self.n_workers(routed), *grouping)
+        return there.where(self._slept(F.col(SLOT)))
 
     def _slept(self, column: Column) -> Column:
         delay_s = self.delay_us / 1e6

@@ -290,6 +290,13 @@ class Balancer(Routing):
         _check_names(keys, aggregates)
         return self._partials(df, keys, window, aggregates)
 
+    def sent(self, routed: DataFrame, grouping: Sequence[str]) -> DataFrame:
+        """Return routed rows, about to be grouped, as workers are to get them: unchanged.
+
+        For those who derive from this class and want to see, or slow, what is sent.
+        """
+        return routed
+
     def _partials(
         self,
         df: DataFrame,
@@ -330,9 +337,12 @@ class Balancer(Routing):
                 raise ValueError("there is a column 'window' already: rename it, it will be made")
             if whole and df.isStreaming and self._scheme_name in PLANNERS:
                 length_us = duration_us(df, window)
-                return self.route_windows(df.withColumn(WINDOW, window), *keys, length_us=length_us)
+                df = df.withColumn(WINDOW, window)
+                routed = self.route_windows(df, *keys, length_us=length_us)
+                return self.sent(routed, [WINDOW, *keys, SLOT])
             df = df.withColumn(WINDOW, window)
-        return self.route(df, *keys, before=_window(window))
+        routed = self.route(df, *keys, before=_window(window))
+        return self.sent(routed, [*_window(window), *keys, SLOT])
 
     def _refuse_splitting(self, df: DataFrame, window: Column | None, *names: str) -> None:
         if self._scheme_name in WHOLE:

@@ -42,7 +42,8 @@ def by_worker(df: DataFrame, balance: Balancer, *keys: ColumnOrName) -> DataFram
         }
     )
     target = F.element_at(F.lit(targets(n_workers).tolist()), F.col(WORKER) + 1)
-    return routed.withColumn(SLOT, slot_column([F.col(WORKER)], target, n_workers))
+    slotted = routed.withColumn(SLOT, slot_column([F.col(WORKER)], target, n_workers))
+    return balance.sent(slotted, [WORKER, SLOT])
 
 
 def newest(value: ColumnOrName, version: ColumnOrName, n_workers: int) -> Column:
