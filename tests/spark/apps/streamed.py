@@ -9,13 +9,18 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from unskew.apps import App
 from unskew.spark import Balancer
 from unskew.spark.running import CHECK
 
-SCHEMES = [("key", "planned"), ("w-choices", "planned"), ("pkg", "online")]
+SCHEMES = [
+    pytest.param("key", "planned", marks=pytest.mark.full),
+    ("w-choices", "planned"),
+    ("pkg", "online"),
+]
 
 
 def tables(app: App, ids: Any, batches: int) -> list[pa.Table]:
