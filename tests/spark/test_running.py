@@ -384,22 +384,3 @@ def test_names_and_kinds_of_aggregates_are_checked(spark: SparkSession, folder: 
         ValueError,
         "a column 'window' already",
     )
-
-
-def test_results_can_be_persisted(spark: SparkSession, folder: Path, tmp_path: Path) -> None:
-    """Spark fails to persist what a sorted aggregation gives to foreachBatch; not so here."""
-    spark.conf.set(CHECK, "false")
-    stream = spark.readStream.schema("key string, x bigint").parquet(str(folder))
-    balance = Balancer("w-choices", checkpoint=str(tmp_path))
-    counts = []
-
-    def twice(batch: DataFrame, _: int) -> None:
-        batch.persist()
-        counts.extend([batch.count(), batch.select("key").distinct().count()])
-        batch.unpersist()
-
-    writer = balance.aggregate(stream, "key", n=agg.count()).writeStream.foreachBatch(twice)
-    writer = writer.outputMode("update").option("checkpointLocation", str(tmp_path))
-    writer.trigger(availableNow=True).start().awaitTermination()
-    spark.conf.unset(CHECK)
-    assert counts[0] == counts[1] > 10

@@ -17,8 +17,8 @@ from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 from unskew.apps.base import App, names, times
 from unskew.sketches import SpaceSaving
 from unskew.spark import Balancer
-from unskew.spark.by_worker import AWAY, KEY_ID, WORKER, Reach, by_worker, newest
-from unskew.spark.running import check_allowed
+from unskew.spark.by_worker import AWAY, KEY_ID, WORKER, Reach, by_worker
+from unskew.spark.running import check_allowed, newest
 
 FOUND = (
     "records bigint, loads array<bigint>, unlisted bigint, "
@@ -53,7 +53,8 @@ def heavy_hitters(
         )
     )
     merged = F.udf(lambda latest: merge(latest, reach, share, counters), FOUND)
-    latest = summaries.groupBy().agg(newest("summary", "records", reach.n_workers).alias("latest"))
+    told = (F.col("summary"), F.col("records"), F.col(WORKER))
+    latest = summaries.groupBy().agg(newest(*told, reach.n_workers).alias("latest"))
     return latest.select(merged("latest").alias("found")).select("found.*")
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from unskew.murmur import homes, targets
@@ -44,13 +44,6 @@ def by_worker(df: DataFrame, balance: Balancer, *keys: ColumnOrName) -> DataFram
     target = F.element_at(F.lit(targets(n_workers).tolist()), F.col(WORKER) + 1)
     slotted = routed.withColumn(SLOT, slot_column([F.col(WORKER)], target, n_workers))
     return balance.sent(slotted, [WORKER, SLOT])
-
-
-def newest(value: ColumnOrName, version: ColumnOrName, n_workers: int) -> Column:
-    """Return an aggregate: the value of each worker that has the highest version, or null."""
-    values, versions = (F.col(c) if isinstance(c, str) else c for c in (value, version))
-    mine = [F.col(WORKER) == worker for worker in range(n_workers)]
-    return F.array(*(F.max_by(F.when(m, values), F.when(m, versions)) for m in mine))
 
 
 @dataclass(frozen=True)

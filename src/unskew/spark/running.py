@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from unskew.spark.placement import SLOT, worker_column
@@ -29,16 +29,20 @@ def keep_latest(
     """
     worker = worker_column([F.col(key) for key in keys], F.col(SLOT), n_workers)
     placed = partials.withColumn(WORKER, worker)
-    part = F.struct(*parts)
-    newest = (
-        F.max_by(F.when(F.col(WORKER) == n, part), F.when(F.col(WORKER) == n, F.col(SEEN)))
-        for n in range(n_workers)
+    latest = F.filter(
+        newest(F.struct(*parts), F.col(SEEN), F.col(WORKER), n_workers),
+        lambda found: found.isNotNull(),
     )
-    latest = F.filter(F.array(*newest), lambda found: found.isNotNull())
     found = placed.groupBy(*keys).agg(latest.alias(LATEST))
     # Rows come sorted by keys that foreachBatch knows by another id, and persist() fails over that
     # order. What is exploded has none.
     return found.select(*keys, F.explode(F.array(LATEST)).alias(LATEST))
+
+
+def newest(value: Column, version: Column, worker: Column, n_workers: int) -> Column:
+    """Return an aggregate: the value of each worker that has the highest version, or null."""
+    mine = [worker == n for n in range(n_workers)]
+    return F.array(*(F.max_by(F.when(m, value), F.when(m, version)) for m in mine))
 
 
 def check_allowed(session: SparkSession) -> None:

@@ -7,12 +7,14 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from unskew.apps import APPS
 from unskew.apps.run import Job, run
 from unskew.apps.sinks import flattened, open_sink
+from unskew.spark import Balancer
+from unskew.spark.running import CHECK
 from unskew.workloads import Zipf
 
 RECORDS = 3000
@@ -58,6 +60,26 @@ def test_a_query_goes_on_from_its_checkpoint(spark: SparkSession, tmp_path: Path
     np.testing.assert_allclose(latest.set_index("symbol").vwap[expected.index], expected)
     with pytest.raises(ValueError, match="belongs to another stream"):
         run(spark, Job(APPS["vwap"], "zipf:z=1", batch=1000), "key", checkpoint=checkpoint)
+
+
+def test_results_can_be_persisted(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark fails to persist what a sorted aggregation gives to foreachBatch; not so here."""
+    job = Job(APPS["vwap"], STREAM, batch=RECORDS)
+    balance = Balancer("w-choices", checkpoint=str(tmp_path))
+    counts = []
+
+    def twice(batch: DataFrame, _: int) -> None:
+        batch.persist()
+        counts.extend([batch.count(), batch.select("symbol").distinct().count()])
+        batch.unpersist()
+
+    spark.conf.set(CHECK, "false")
+    prices = job.app.query(job.source(spark, tmp_path).rows, balance)
+    writer = prices.writeStream.foreachBatch(twice).outputMode("update")
+    writer = writer.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True)
+    writer.start().awaitTermination()
+    spark.conf.unset(CHECK)
+    assert counts == [len(exact())] * 2
 
 
 def test_a_null_key_has_one_row_too(spark: SparkSession, tmp_path: Path) -> None:

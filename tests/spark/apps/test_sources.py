@@ -34,9 +34,9 @@ class InterruptAfter:
             raise KeyboardInterrupt
 
 
-def degrees(spark: SparkSession, tmp_path: Path, job: Job, **options: float) -> dict[int, int]:
+def degrees(spark: SparkSession, tmp_path: Path, job: Job) -> dict[int, int]:
     """Return what the application makes of a stream."""
-    run(spark, job, "key", sink=f"parquet:{tmp_path / 'out'}", once=True, **options)  # type: ignore[arg-type]
+    run(spark, job, "key", sink=f"parquet:{tmp_path / 'out'}", once=True)
     rows = spark.read.parquet(str(tmp_path / "out")).orderBy("batch").collect()
     return {row["dst"]: row["degree"] for row in rows}
 
