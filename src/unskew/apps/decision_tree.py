@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from unskew.apps.base import App, times
 from unskew.apps.histogram import RETURNS, CombineHistograms, Histogram
 from unskew.spark import Balancer, combine
-from unskew.spark.aggregates import Aggregate
+from unskew.spark.combiners import Combined
 from unskew.spark.files import located, write_whole
 from unskew.state import whole
 
@@ -113,7 +113,7 @@ class DecisionTree:
             F.posexplode("x").alias("feature", "value"),
         )
 
-    def made(self) -> Aggregate:
+    def made(self) -> Combined:
         """Return the aggregate that makes histograms."""
         return combine(CombineHistograms(self.bins), "value", returns=RETURNS)
 

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from unskew.apps.base import App, names, times
 from unskew.spark import Balancer
-from unskew.spark.aggregates import approx_count_distinct, count, max, min
 
 
 def hashtags(uses: DataFrame, balance: Balancer) -> DataFrame:
@@ -18,10 +18,10 @@ def hashtags(uses: DataFrame, balance: Balancer) -> DataFrame:
     return balance.aggregate(
         uses,
         "tag",
-        uses=count(),
-        people=approx_count_distinct("person"),
-        first=min("ts"),
-        last=max("ts"),
+        uses=F.count("*"),
+        people=F.approx_count_distinct("person"),
+        first=F.min("ts"),
+        last=F.max("ts"),
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
@@ -18,7 +18,6 @@ from unskew.apps.base import App, names, times
 from unskew.sketches import SpaceSaving
 from unskew.spark import Balancer
 from unskew.spark.by_worker import AWAY, KEY_ID, WORKER, Reach, by_worker
-from unskew.spark.running import check_allowed, newest
 
 FOUND = (
     "records bigint, loads array<bigint>, unlisted bigint, "
@@ -38,7 +37,6 @@ def heavy_hitters(
     There is a row for each number of ``records`` so far, with the ``loads`` of workers. An item
     without a counter came ``unlisted`` times at most: if that is below the share, none is missing.
     """
-    check_allowed(rows.sparkSession)
     reach = Reach.of(balance, rows)
     summaries = (
         by_worker(rows, balance, "item")
@@ -53,9 +51,16 @@ def heavy_hitters(
         )
     )
     merged = F.udf(lambda latest: merge(latest, reach, share, counters), FOUND)
-    told = (F.col("summary"), F.col("records"), F.col(WORKER))
-    latest = summaries.groupBy().agg(newest(*told, reach.n_workers).alias("latest"))
+    latest = summaries.groupBy().agg(newest_summaries(reach.n_workers).alias("latest"))
     return latest.select(merged("latest").alias("found")).select("found.*")
+
+
+def newest_summaries(n_workers: int) -> Column:
+    """Return an aggregate: the summary of each worker that has the most records, or null."""
+    mine = [F.col(WORKER) == n for n in range(n_workers)]
+    return F.array(
+        *(F.max_by(F.when(m, F.col("summary")), F.when(m, F.col("records"))) for m in mine)
+    )
 
 
 @dataclass

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from unskew.apps.base import App, times
 from unskew.spark import Balancer
-from unskew.spark.aggregates import count
 
 
 def in_degree(edges: DataFrame, balance: Balancer) -> DataFrame:
@@ -19,7 +19,7 @@ def in_degree(edges: DataFrame, balance: Balancer) -> DataFrame:
     Edges come to a source by the vertex they start at, so the sources are skewed too: each has its
     own router, that knows only what it sent itself.
     """
-    return balance.aggregate(edges.repartition("src"), "dst", degree=count())
+    return balance.aggregate(edges.repartition("src"), "dst", degree=F.count("*"))
 
 
 def make_edges(ids: NDArray[np.int64], first: int) -> dict[str, Any]:

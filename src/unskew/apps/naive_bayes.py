@@ -13,7 +13,6 @@ from pyspark.sql import functions as F
 
 from unskew.apps.base import App, names, times
 from unskew.spark import SLOT, Balancer
-from unskew.spark.aggregates import Aggregate, count
 
 CLASSES = "ham,spam"
 LENGTH = 20
@@ -36,7 +35,7 @@ def naive_bayes(words: DataFrame, balance: Balancer, *, classes: str = CLASSES) 
     known = classes.split(",")
     counters = _counters(known)
     counts = balance.aggregate(_of(words, known), "word", window=None, **counters)
-    return counts.select("word", *_by_class(known, {name: name for name in counters}))
+    return counts.select("word", *_by_class(known))
 
 
 def partial_counts(words: DataFrame, balance: Balancer, *, classes: str = CLASSES) -> DataFrame:
@@ -47,9 +46,10 @@ def partial_counts(words: DataFrame, balance: Balancer, *, classes: str = CLASSE
     """
     known = classes.split(",")
     counters = _counters(known)
-    parts = balance.partials(_of(words, known), "word", window=None, **counters)
-    columns = {name: counter.parts(name)[0] for name, counter in counters.items()}
-    return parts.select("word", SLOT, *_by_class(known, columns))
+    routed = balance.sent(balance.route(_of(words, known), "word"), ["word", SLOT])
+    counts = (counter.alias(name) for name, counter in counters.items())
+    parts = routed.groupBy("word", SLOT).agg(*counts)
+    return parts.select("word", SLOT, *_by_class(known))
 
 
 def predict(
@@ -134,21 +134,21 @@ def _of(words: DataFrame, classes: Sequence[str]) -> DataFrame:
     return words.where(F.col("label").isin(*classes))
 
 
-def _counters(classes: Sequence[str]) -> dict[str, Aggregate]:
+def _counters(classes: Sequence[str]) -> dict[str, Column]:
     """Return what is counted of a word: for each class its uses, and the documents it opens."""
     counters = {}
     for i, name in enumerate(classes):
         of_class = F.col("label") == name
-        counters[f"uses_{i}"] = count(F.when(of_class, 1))
-        counters[f"opens_{i}"] = count(F.when(of_class & F.col("opens"), 1))
+        counters[f"uses_{i}"] = F.count(F.when(of_class, 1))
+        counters[f"opens_{i}"] = F.count(F.when(of_class & F.col("opens"), 1))
     return counters
 
 
-def _by_class(classes: Sequence[str], columns: dict[str, str]) -> list[Column]:
+def _by_class(classes: Sequence[str]) -> list[Column]:
     """Return the counts as maps by class."""
     maps = []
     for kind in ("uses", "opens"):
-        pairs = [(F.lit(name), F.col(columns[f"{kind}_{i}"])) for i, name in enumerate(classes)]
+        pairs = [(F.lit(name), F.col(f"{kind}_{i}")) for i, name in enumerate(classes)]
         maps.append(F.create_map(*(part for pair in pairs for part in pair)).alias(kind))
     return maps
 

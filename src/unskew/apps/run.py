@@ -23,7 +23,6 @@ from unskew.apps.sinks import open_sink
 from unskew.apps.slowed import balancer
 from unskew.apps.sources import Source, open_source
 from unskew.spark import Balancer
-from unskew.spark.running import CHECK
 
 WARM_UP = 2
 POLL_S = 0.2
@@ -117,7 +116,6 @@ def run(
     progress
         Called with the records of each batch.
     """
-    spark.conf.set(CHECK, "false")  # running merges need it
     with _folder(checkpoint) as folder:
         balance = balancer(job.delay_us, scheme=scheme, mode=mode, checkpoint=str(folder))
         source = job.source(spark, folder)

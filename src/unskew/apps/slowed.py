@@ -14,7 +14,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.functions import arrow_udf  # type: ignore[attr-defined]
 from pyspark.sql.types import BooleanType
 
-from unskew.spark import SLOT, Balancer
+from unskew.spark import Balancer
+from unskew.spark.keys import ColumnOrName
 
 
 @dataclass(frozen=True)
@@ -36,11 +37,11 @@ class SlowedBalancer(Balancer):
         pairs = super().join(*args, **options)
         return pairs.where(self._slept(F.lit(0)))
 
-    def sent(self, routed: DataFrame, grouping: Sequence[str]) -> DataFrame:
+    def sent(self, routed: DataFrame, grouping: Sequence[ColumnOrName]) -> DataFrame:
         """Return routed rows, slowed where they were sent to."""
         # The shuffle comes first, so that records sleep on their worker, each by itself.
         there = routed.repartition(self.n_workers(routed), *grouping)
-        return there.where(self._slept(F.col(SLOT)))
+        return there.where(self._slept(F.lit(0)))
 
     def _slept(self, column: Column) -> Column:
         delay_s = self.delay_us / 1e6

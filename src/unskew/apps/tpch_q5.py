@@ -11,7 +11,6 @@ from pyspark.sql import functions as F
 from unskew.apps.base import App
 from unskew.apps.tpch_tables import SEASON_S, make_events, static_tables
 from unskew.spark import Balancer
-from unskew.spark.aggregates import sum
 
 EVENTS = (
     "kind string, ts timestamp, orderkey bigint, custkey bigint, suppkey bigint, "
@@ -54,7 +53,7 @@ def tpch_q5(
         .withColumnRenamed("n_name", "nation")
     )
     return replace(balance, name="nations").aggregate(
-        local, "nation", window=F.window("ordered", window), revenue=sum("paid")
+        local, "nation", window=F.window("ordered", window), revenue=F.sum("paid")
     )
 
 

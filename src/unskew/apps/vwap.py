@@ -11,13 +11,12 @@ from pyspark.sql import functions as F
 
 from unskew.apps.base import App, names, times
 from unskew.spark import Balancer
-from unskew.spark.aggregates import sum
 
 
 def vwap(trades: DataFrame, balance: Balancer) -> DataFrame:
     """Return volume-weighted average prices: what was paid for a symbol, over what was traded."""
     traded = trades.withColumn("paid", F.col("price") * F.col("size"))
-    totals = balance.aggregate(traded, "symbol", paid=sum("paid"), volume=sum("size"))
+    totals = balance.aggregate(traded, "symbol", paid=F.sum("paid"), volume=F.sum("size"))
     return totals.withColumn("vwap", F.col("paid") / F.col("volume"))
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -11,32 +10,28 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.state import GroupStateTimeout
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
-from pyspark.sql.types import DataType, StructType
+from pyspark.sql.types import StructType
 
 from unskew.planners import PLANNERS, read_planners
-from unskew.spark.aggregates import Aggregate
-from unskew.spark.combiners import Combined, accumulated
+from unskew.spark.combiners import Combined, Combining
 from unskew.spark.costs import told_costs, without_costs
 from unskew.spark.joins import SkewJoin, Times
-from unskew.spark.keys import key_columns
+from unskew.spark.keys import ColumnOrName, flat, key_columns
 from unskew.spark.metrics import Guide
 from unskew.spark.moves import TOLD, Moving
-from unskew.spark.observed import DRAWN
-from unskew.spark.placement import SLOT
-from unskew.spark.plan_source import HERALDED
-from unskew.spark.planned import PlannedRoute, strategy_of
+from unskew.spark.names import Names
+from unskew.spark.places import operator_name
+from unskew.spark.planned import PlannedRoute
 from unskew.spark.planning import Memory
 from unskew.spark.plans import PlanFolder
 from unskew.spark.processors import MovingProcessor
 from unskew.spark.routing import Routing
-from unskew.spark.running import LATEST, SEEN, check_allowed, keep_latest
-from unskew.spark.stateful import Function, Operator, as_struct
-from unskew.spark.versions import all_nullable
+from unskew.spark.stateful import Function, Operator, as_struct, with_orders
 from unskew.spark.whereabouts import MoveLog
-from unskew.spark.windows import WINDOW, duration_us
+from unskew.spark.windows import duration_us
 
-WHOLE = ("key", "consistent")
-"""Routers that have a key on one worker, whatever the source and whatever came before."""
+STATES = "states"
+"""The folder of functions with state: Spark has one of them in a query."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +65,7 @@ class Balancer(Routing):
     ----------
     metrics
         What became of the last thousand micro-batches. They are also lines of JSON in the
-        checkpoint (``unskew/<name>/metrics.jsonl``) and in the log ``unskew.spark``.
+        checkpoint (``unskew/<name>/<operator>/metrics.jsonl``) and in the log ``unskew.spark``.
     """
 
     def apply_in_pandas_with_state(
@@ -128,7 +123,7 @@ class Balancer(Routing):
         if not workers or min(workers) < 0 or (most and max(workers) >= most):
             some = f"some of 0 to {most - 1}" if most else "numbers from 0 on"
             raise ValueError(f"active workers must be {some}, got {sorted(workers)}")
-        MoveLog(self._beside_checkpoint()).activate(workers)
+        MoveLog(self._beside_checkpoint(STATES).root).activate(workers)
 
     def _stateful(
         self,
@@ -144,31 +139,35 @@ class Balancer(Routing):
                 f"{self.scheme} splits keys, and the states of one key cannot be put together: "
                 "use a planner like 'mixed', or write a CombineFn for combine(...)"
             )
+        names = Names.free_in(df)
         columns = key_columns(df, keys)
-        route = PlannedRoute(columns, columns, self.n_workers(df))
-        root = self._beside_checkpoint()
-        folder, log = PlanFolder(f"{root}/plans"), MoveLog(root)
-        first = None
+        route = PlannedRoute(columns, columns, self.n_workers(df), names, names("slot"))
+        place = self._beside_checkpoint(STATES)
+        log, first = MoveLog(place.root), None
         if self.active is not None:
             self.activate(self.active, n_workers=route.n_workers)
             first = log.homes(route.n_workers).first
-        rows, guide = route.moving(df, folder.root, log.root, first), Guide()
-        if isinstance(self._scheme, str):
+
+        def guide() -> Guide:
+            if not isinstance(self._scheme, str):
+                return Guide()
             (planner,) = read_planners(self._scheme).values()
             memory = Memory(route.n_workers, self.decay, TOLD)
-            guide = Moving(planner, folder, log, memory, self.capacities)
-        costs = f"unskew costs of {self.name} {uuid.uuid4().hex}"
-        rows = self._watched(rows, route, guide, root, also=costs).drop(DRAWN)
+            return Moving(planner, PlanFolder(place.plans), log, memory, self.capacities)
+
+        costs = f"unskew costs of {self.name} {place.owner}"
+        rows = self._watched(route.moving(df, place, first), route, guide, place, also=costs)
         operator = wrapped(log)
-        rows = (route.with_heralds(rows) if operator.times_out else rows).drop(HERALDED)
-        found = operator.apply(rows, keys, mode)
+        if operator.times_out:
+            rows = route.with_heralds(rows)
+        found = operator.apply(with_orders(rows, route), keys, route.slot, mode)
         return without_costs(found.observe(costs, told_costs()))
 
     def join(
         self,
         left: DataFrame,
         right: DataFrame,
-        *keys: str,
+        *keys: str | Sequence[str],
         how: str = "inner",
         split: str | None = None,
         times: tuple[str, str] | None = None,
@@ -194,7 +193,6 @@ class Balancer(Routing):
         sides = {"left": left, "right": right}
         streams = [df for df in sides.values() if df.isStreaming]
         workers = self.n_workers(streams[0] if streams else left)
-        found = SkewJoin.of(sides, keys, how, split, workers)
         both = None
         if len(streams) == 2:
             if times is None or within is None:
@@ -203,186 +201,134 @@ class Balancer(Routing):
                     "and within=(timedelta(0), timedelta(minutes=5)), and both streams a watermark"
                 )
             both = Times(*times, *within)
+        elif times is not None or within is not None:
+            raise ValueError("times and within are for two streams: leave them out, use where(...)")
+        names = [key for some in keys for key in ([some] if isinstance(some, str) else some)]
+        found = SkewJoin.of(sides, names, how, split, workers, both)
         if self._scheme_name == "key":
-            return found.at_home(sides, both, self)
-        strategy = (
-            strategy_of(self._scheme, workers, self._given_capacities) if self.planned else None
-        )
+            return found.at_home(self)
+        strategy = self._strategy(workers) if self.planned else None
         if strategy is None:
             raise ValueError(
                 f"a join is split by a plan, and {self.scheme} makes none: use 'w-choices', "
                 "'d-choices', 'dstream', 'fish', a planner, or 'key' for a plain join"
             )
-        if not streams:
-            return found.of_batches(sides, strategy)
-        return found.of_streams(sides, both, self, strategy)
+        return found.of_streams(self, strategy) if streams else found.of_batches(strategy)
 
     def aggregate(
         self,
         df: DataFrame,
-        *keys: str,
+        *keys: ColumnOrName,
         window: Column | None = None,
-        **aggregates: Aggregate | Column,
+        **aggregates: Column | Combined,
     ) -> DataFrame:
         """Return aggregates by key: the rows and the schema of the plain query, but balanced.
 
-        A stream with a window needs a watermark and the append mode; without a window it needs the
-        update mode. Alternatively write `partials` with an upsert on the keys and the slot, and
-        `merge` them when they are read.
+        Any aggregate of Spark's will do, and `combine`; in a stream, any output mode that Spark has
+        for the plain query. Workers aggregate what they get, and their partial results are merged
+        by the plain query itself, in one operator.
 
-        A plain column like ``F.median("x")`` stands for an aggregate that cannot be merged: it is
-        refused if the scheme may have a key on several workers. By a planner, a window then keeps
-        the plan that was in force when it opened, so that its keys stay whole.
+        Parameters
+        ----------
+        keys
+            As for ``groupBy``.
+        window
+            As in ``F.window("time", "1 minute")``; it comes first in the result.
+        aggregates
+            The columns of the result, as in ``n=F.count("*")``.
         """
-        _check_names(keys, aggregates)
-        whole = {name: a for name, a in aggregates.items() if isinstance(a, Column)}
-        if whole:
-            self._refuse_splitting(df, window, *whole)
-            grouping = [*_window(window), *keys]
-            columns = [_plain(a).alias(name) for name, a in aggregates.items()]
-            routed = self._routed(df, keys, window, whole=True)
-            return routed.groupBy(*grouping, SLOT).agg(*columns).drop(SLOT)
-        mergeable = {name: a for name, a in aggregates.items() if isinstance(a, Aggregate)}
-        if not df.isStreaming or window is not None:
-            split = self._partials(df, keys, window, mergeable)
-            return self.merge(split, *_window(window), *keys, **mergeable)
-        check_allowed(df.sparkSession)
-        split = self._running(df, keys, mergeable)
-        parts = {name: a.parts(name) for name, a in mergeable.items()}
-        flat = [part for names in parts.values() for part in names]
-        latest = keep_latest(split, keys, flat, self.n_workers(df))
-        results = []
-        for name, aggregate in mergeable.items():
-            kinds = [split.schema[part].dataType for part in parts[name]]
-            folded = (
-                merge.fold(F.col(LATEST)[part], kind)
-                for merge, part, kind in zip(aggregate.merges, parts[name], kinds, strict=True)
-            )
-            results.append(_result(aggregate, folded, kinds[0], all_nullable(df)).alias(name))
-        return latest.select(*keys, *results)
+        keys = tuple(flat(keys))
+        _check_aggregates(aggregates)
+        plain = {name: a for name, a in aggregates.items() if isinstance(a, Column)}
+        if len(plain) < len(aggregates):
+            return self._combined(df, keys, window, aggregates)
+        grouping = [*([] if window is None else [window]), *keys]
+        columns = [column.alias(name) for name, column in plain.items()]
+        if self._whole_in(df, window):
+            return self._whole(df, keys, window, columns)
+        return self._at_workers(df, keys, grouping, *aggregates).groupBy(*grouping).agg(*columns)
 
-    def _running(
-        self, df: DataFrame, keys: Sequence[str], aggregates: Mapping[str, Aggregate]
-    ) -> DataFrame:
-        """Return running partial results, with the number of records that each is made of."""
-        combined = {
-            a.parts(name)[0]: a for name, a in aggregates.items() if isinstance(a, Combined)
-        }
-        if not combined:
-            counted = Aggregate.of(F.sum(F.lit(1)))
-            found = self._partials(df, keys, None, {**aggregates, SEEN: counted})
-            return found.withColumnRenamed(counted.parts(SEEN)[0], SEEN)
-        if len(combined) < len(aggregates):
-            raise ValueError(
-                "combine(...) and other running aggregates are kept by different operators: "
-                "give each a query, or make CombineFns of all"
-            )
-        return accumulated(self._routed(df, keys, None), [*keys, SLOT], combined)
+    def _at_workers(self, df: DataFrame, keys: Sequence[ColumnOrName], *parts: object) -> DataFrame:
+        """Return the rows on the workers that the scheme chose, about to be aggregated there."""
+        route = self._routes(df, keys)
+        place = self._place(df, operator_name("aggregate", *parts))
+        routed = self._with_slots(df, route, place)
+        grouping = [*route.grouping, F.col(route.slot)]
+        if self._scheme_name != "key":  # which leaves it all to Spark
+            routed = routed.repartition(route.n_workers, *grouping)
+        return self.sent(routed, grouping).drop(route.slot)
 
-    def partials(
-        self,
-        df: DataFrame,
-        *keys: str,
-        window: Column | None = None,
-        **aggregates: Aggregate,
-    ) -> DataFrame:
-        """Return what each worker computes of each key: a row for each key and slot."""
-        _check_names(keys, aggregates)
-        return self._partials(df, keys, window, aggregates)
-
-    def sent(self, routed: DataFrame, grouping: Sequence[str]) -> DataFrame:
+    def sent(self, routed: DataFrame, grouping: Sequence[ColumnOrName]) -> DataFrame:
         """Return routed rows, about to be grouped, as workers are to get them: unchanged.
 
         For those who derive from this class and want to see, or slow, what is sent.
         """
         return routed
 
-    def _partials(
+    def _whole_in(self, df: DataFrame, window: Column | None) -> bool:
+        """Say whether a group keeps one worker to its end, so that nothing is to be merged."""
+        if not df.isStreaming:
+            return window is None and self._scheme_name in (*PLANNERS, "consistent")
+        return window is not None and self._scheme_name in PLANNERS and not _grows(df, window)
+
+    def _whole(
         self,
         df: DataFrame,
-        keys: Sequence[str],
+        keys: Sequence[ColumnOrName],
         window: Column | None,
-        aggregates: Mapping[str, Aggregate],
+        columns: Sequence[Column],
     ) -> DataFrame:
-        columns = [
-            column.alias(part)
-            for name, aggregate in aggregates.items()
-            for part, column in zip(aggregate.parts(name), aggregate.partials, strict=True)
-        ]
-        return self._routed(df, keys, window).groupBy(*_window(window), *keys, SLOT).agg(*columns)
+        """Return aggregates of groups that are on one worker each: the plain query, and a slot."""
+        if window is None:
+            route = self._routes(df, keys)
+            routed, first = self._with_slots(df, route, None), []
+        else:
+            own, name = Names.free_in(df)("window"), df.select(window).columns[0]
+            df, length_us = df.withColumn(own, window), duration_us(df, window)
+            route = self._routes(df, keys, [own])
+            routed = self._by_windows(df, route, own, length_us)
+            first = [F.col(own).alias(name)]
+        grouping = [*first, *keys, F.col(route.slot)]
+        sent = self.sent(routed, [*route.grouping, F.col(route.slot)])
+        return sent.groupBy(*grouping).agg(*columns).drop(route.slot)
 
-    def merge(self, partials: DataFrame, *keys: str, **aggregates: Aggregate) -> DataFrame:
-        """Return the aggregates by key of what `partials` gave."""
-        merges, results = [], []
-        for name, aggregate in aggregates.items():
-            parts = aggregate.parts(name)
-            merges += [
-                merge.aggregate(F.col(part)).alias(part)
-                for merge, part in zip(aggregate.merges, parts, strict=True)
-            ]
-            kind, merged = partials.schema[parts[0]].dataType, map(F.col, parts)
-            results.append(_result(aggregate, merged, kind, all_nullable(partials)).alias(name))
-        return partials.groupBy(*keys).agg(*merges).select(*keys, *results)
-
-    def _routed(
-        self, df: DataFrame, keys: Sequence[str], window: Column | None, whole: bool = False
+    def _combined(
+        self,
+        df: DataFrame,
+        keys: Sequence[ColumnOrName],
+        window: Column | None,
+        aggregates: Mapping[str, Column | Combined],
     ) -> DataFrame:
-        for key in keys:
-            if key not in df.columns and key.partition(".")[0] in df.columns:
-                raise ValueError(
-                    f"make a column of {key!r} first: withColumn('name', col({key!r}))"
-                )
-        if window is not None:
-            if WINDOW in df.columns:
-                raise ValueError("there is a column 'window' already: rename it, it will be made")
-            if whole and df.isStreaming and self._scheme_name in PLANNERS:
-                length_us = duration_us(df, window)
-                df = df.withColumn(WINDOW, window)
-                routed = self.route_windows(df, *keys, length_us=length_us)
-                return self.sent(routed, [WINDOW, *keys, SLOT])
-            df = df.withColumn(WINDOW, window)
-        routed = self.route(df, *keys, before=_window(window))
-        return self.sent(routed, [*_window(window), *keys, SLOT])
-
-    def _refuse_splitting(self, df: DataFrame, window: Column | None, *names: str) -> None:
-        if self._scheme_name in WHOLE:
-            return
-        if self._scheme_name in PLANNERS and (window is not None or not df.isStreaming):
-            return
-        moves = "moves keys between workers" if self._scheme_name in PLANNERS else "splits keys"
-        raise ValueError(
-            f"{', '.join(names)} cannot be merged, and {self.scheme} {moves}: use a ready-made "
-            "aggregate of unskew.spark.aggregates, write it as a CombineFn for combine(...), or "
-            "keep keys whole: by the scheme 'key', in windows or a batch also by a planner like "
-            "'mixed'; in a stream without windows, use apply_in_pandas_with_state"
-        )
-
-
-def _result(
-    aggregate: Aggregate, merged: Iterable[Column], partial: DataType, nullable: bool
-) -> Column:
-    result = aggregate.finish(*merged).cast(aggregate.kind(partial))
-    # A nullable column that never is null.
-    return F.when(F.lit(1) == F.lit(1), result) if nullable else result
-
-
-def _check_names(keys: Sequence[str], aggregates: Mapping[str, Aggregate | Column]) -> None:
-    if not aggregates:
-        raise ValueError("at least one aggregate is needed, as in total=aggregates.sum('x')")
-    for name, aggregate in aggregates.items():
-        if not isinstance(aggregate, Aggregate | Column):
-            raise TypeError(
-                f"{name}={aggregate!r} is no aggregate: give one of unskew.spark.aggregates, as in "
-                f"{name}=aggregates.count()"
+        """Return aggregates of which some are CombineFns."""
+        if window is not None and _grows(df, window):
+            raise ValueError(
+                "combine(...) is for windows of fixed length: for sessions use "
+                "apply_in_pandas_with_state with a timeout"
             )
-        parts = aggregate.parts(name) if isinstance(aggregate, Aggregate) else []
-        for taken in {name, *parts} & {*keys, SLOT, "window"}:
-            raise ValueError(f"{taken!r} is a key, slot or window: give {name} another name")
+        rows, names = self._at_workers(df, keys, window, *keys, *aggregates), Names.free_in(df)
+        groups = [*([] if window is None else [window]), *keys]
+        *plain, _ = df.groupBy(*groups).count().schema
+        columns = key_columns(df, keys)
+        if window is not None:
+            rows = rows.withColumn(names("window"), window)
+            columns = [F.col(names("window")), *columns]
+        combining = Combining(names, columns, plain)
+        if window is None and df.isStreaming:
+            return combining.running(rows, aggregates)
+        return combining.at_once(rows, aggregates)
 
 
-def _plain(aggregate: Aggregate | Column) -> Column:
-    return aggregate.plain if isinstance(aggregate, Aggregate) else aggregate
+def _grows(df: DataFrame, window: Column) -> bool:
+    """Say whether a window is no window of fixed length: a session, or a column of the user's."""
+    return "spark.timeWindow" not in df.select(window).schema[0].metadata
 
 
-def _window(window: Column | None) -> list[str]:
-    return [] if window is None else [WINDOW]
+def _check_aggregates(aggregates: Mapping[str, Column | Combined]) -> None:
+    if not aggregates:
+        raise ValueError("at least one aggregate is needed: give it a name, as in n=F.count('*')")
+    for name, aggregate in aggregates.items():
+        if not isinstance(aggregate, Combined | Column):
+            raise TypeError(
+                f"{name}={aggregate!r} is no aggregate: give one of pyspark.sql.functions, as in "
+                f"{name}=F.count('*'), or combine(...)"
+            )

@@ -1,23 +1,29 @@
-"""User-made aggregates in the shape of Beam's CombineFn, split over workers and merged."""
+"""User-made aggregates in the shape of Beam's CombineFn, split over workers and merged.
+
+A worker combines the elements of a key that it gets, chunk by chunk, and passes on accumulators.
+These are merged where the key is at home. Elements are pickled on the way to the worker's Python,
+so that a function gets the same objects in a batch and in a stream: those that a Python UDF gets.
+"""
 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import pandas as pd
+import pyarrow as pa
 from pyspark import cloudpickle
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
+from pyspark.sql.functions import arrow_udf  # type: ignore[attr-defined]
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
-from pyspark.sql.types import BinaryType, DataType, LongType, StructType
+from pyspark.sql.types import BinaryType, DataType, StringType, StructField, StructType
 
-from unskew.spark.aggregates import Aggregate, Merge
+from unskew.spark.key_text import key_fields, key_text
 from unskew.spark.keys import ColumnOrName
-from unskew.spark.running import SEEN
-from unskew.spark.versions import with_exact_integers
+from unskew.spark.names import Names
 
 
 class CombineFn(Protocol):
@@ -40,26 +46,55 @@ class CombineFn(Protocol):
         ...
 
 
-@dataclass(frozen=True, kw_only=True)
-class Combined(Aggregate):
-    """An aggregate by a CombineFn, with the function and its inputs."""
+@dataclass(frozen=True)
+class Combined:
+    """An aggregate by a CombineFn.
+
+    Parameters
+    ----------
+    function
+        The user's.
+    inputs
+        What its elements are made of.
+    returns
+        The type of the result.
+    """
 
     function: CombineFn
-    inputs: Column
+    inputs: tuple[Column, ...]
+    returns: DataType | str
+
+    def accumulators(self, group: Column) -> Column:
+        """Return accumulators of the rows of a chunk: one for each group, nulls in other rows."""
+        # Without Arrow, whatever the session says: it would give other objects.
+        struct = F.struct(*(column.alias(f"f{i}") for i, column in enumerate(self.inputs)))
+        pickled = F.udf(_pickled, BinaryType(), useArrow=False)(struct)
+        combined = arrow_udf(_combining(self.function), returnType=BinaryType())
+        return combined.asNondeterministic()(group, pickled)  # type: ignore[no-any-return]
+
+    def result(self, accumulators: Column) -> Column:
+        """Return the result of an array of accumulators."""
+        function = self.function
+
+        def result(parts: Sequence[bytes]) -> Any:
+            return function.extract_output(_merged(function, parts))
+
+        return F.udf(result, self.returns, useArrow=False)(accumulators)
 
 
-def combine(function: CombineFn, *columns: ColumnOrName, returns: DataType | str) -> Aggregate:
+def combine(function: CombineFn, *columns: ColumnOrName, returns: DataType | str) -> Combined:
     """Return an aggregate by a CombineFn over a column, or over tuples of several.
 
-    The function gets nulls too. In a batch and in windows, the inputs of a key on a worker are kept
-    until they are combined; in a running aggregate only the accumulators are.
+    The function gets nulls too, and the objects that a Python UDF gets. In a batch and in windows
+    the accumulators of all workers are kept until they are merged; in a running aggregate a key has
+    one accumulator.
 
     Parameters
     ----------
     function
         Has the four methods of `CombineFn`, and may have Beam's ``add_inputs``.
     columns
-        One, and elements are its values; or several, and they are tuples.
+        The inputs.
     returns
         The type of the result, as in ``"double"``.
     """
@@ -70,68 +105,135 @@ def combine(function: CombineFn, *columns: ColumnOrName, returns: DataType | str
         raise TypeError(f"a CombineFn has {', '.join(wanted)}; {function!r} is or has {what}")
     if not columns:
         raise ValueError("combine needs at least one column, as in combine(fn, 'price', ...)")
-    inputs = F.struct(*columns)
-    create = function.create_accumulator
-    added = F.udf(lambda rows: _dump(_add(function, create(), rows)), BinaryType())
-    merged = F.udf(lambda parts: _result(function, parts), returns)
-    partial = added(F.collect_list(inputs))
-    merge = Merge(F.collect_list, lambda values, _: values)
-    kind = merged.returnType
-    plain = merged(F.array(partial))
-    return Combined(
-        plain, (partial,), (merge,), merged, lambda _: kind, function=function, inputs=inputs
-    )
+    inputs = tuple(F.col(column) if isinstance(column, str) else column for column in columns)
+    return Combined(function, inputs, returns)
 
 
-def accumulated(
-    rows: DataFrame, grouping: Sequence[str], parts: Mapping[str, Combined]
-) -> DataFrame:
-    """Return running accumulators by the grouping columns, each time that they change.
+@dataclass(frozen=True)
+class Combining:
+    """Aggregates by group of which some are CombineFns.
 
-    ``parts`` are the names of the accumulators, and the aggregates that they belong to.
+    Parameters
+    ----------
+    names
+        Of hidden columns.
+    columns, fields
+        What rows are grouped by, and what the plain query has for it in its results.
     """
-    functions = {name: aggregate.function for name, aggregate in parts.items()}
-    inputs = (aggregate.inputs.alias(name) for name, aggregate in parts.items())
-    found, whole = rows.select(*grouping, *inputs), {}
-    for name in parts:
-        found, whole[name] = with_exact_integers(found, name)
-    out, state = StructType(), StructType().add(SEEN, LongType())
-    for field in found.select(*grouping).schema:
-        out.add(field)
-    out.add(SEEN, LongType())
-    for name in parts:
-        out.add(name, BinaryType())
-        state.add(name, BinaryType())
 
-    def add(
-        key: tuple[Any, ...], chunks: Iterator[pd.DataFrame], kept: GroupState
+    names: Names
+    columns: Sequence[Column]
+    fields: Sequence[StructField]
+
+    def at_once(self, rows: DataFrame, aggregates: Mapping[str, Column | Combined]) -> DataFrame:
+        """Return the aggregates of a batch or of windows: accumulators are merged at the end."""
+        parts = self._parts(aggregates)
+        known = self._accumulated(rows, parts)
+        group = [c.alias(self.names(f"by{i}")) for i, c in enumerate(self.columns)]
+        collected = [
+            (F.collect_list(self._part(i)) if isinstance(a, Combined) else a).alias(self._part(i))
+            for i, a in enumerate(aggregates.values())
+        ]
+        found = known.groupBy(*group).agg(*collected)
+        keyed = [
+            F.col(self.names(f"by{i}")).alias(field.name) for i, field in enumerate(self.fields)
+        ]
+        results = [
+            (a.result(F.col(part)) if isinstance(a, Combined) else F.col(part)).alias(name)
+            for part, (name, a) in zip(
+                map(self._part, range(len(aggregates))), aggregates.items(), strict=True
+            )
+        ]
+        return found.select(*keyed, *results)
+
+    def running(self, rows: DataFrame, aggregates: Mapping[str, Column | Combined]) -> DataFrame:
+        """Return the aggregates of a stream so far: a group has one accumulator of each."""
+        parts, text = self._parts(aggregates), self.names("group")
+        if len(parts) < len(aggregates):
+            raise ValueError(
+                "combine(...) and other running aggregates are kept by different operators: "
+                "give each a query, or make CombineFns of all"
+            )
+        some = self._accumulated(rows, parts).select(text, *parts)
+        functions = {name: combined.function for name, combined in parts.items()}
+        merged = _keep_merged(some.where(F.col(self._part(0)).isNotNull()), text, functions)
+        keyed = key_fields(F.col(text), [field.dataType for field in self.fields])
+        group = [c.alias(field.name) for c, field in zip(keyed, self.fields, strict=True)]
+        results = [
+            combined.result(F.array(part)).alias(name)
+            for name, (part, combined) in zip(aggregates, parts.items(), strict=True)
+        ]
+        return merged.select(*group, *results)
+
+    def _accumulated(self, rows: DataFrame, parts: Mapping[str, Combined]) -> DataFrame:
+        """Return the rows with the text of their group, and accumulators of chunks of them."""
+        text = self.names("group")
+        known = rows.withColumn(
+            text, key_text(self.columns, [field.dataType for field in self.fields])
+        )
+        return known.withColumns({n: c.accumulators(F.col(text)) for n, c in parts.items()})
+
+    def _parts(self, aggregates: Mapping[str, Column | Combined]) -> dict[str, Combined]:
+        every = enumerate(aggregates.values())
+        return {self._part(i): a for i, a in every if isinstance(a, Combined)}
+
+    def _part(self, number: int) -> str:
+        return self.names(f"part{number}")
+
+
+def _keep_merged(rows: DataFrame, text: str, functions: Mapping[str, CombineFn]) -> DataFrame:
+    """Return the merged accumulators of groups, each time that they change.
+
+    Parameters
+    ----------
+    rows
+        With a text for each group, and accumulators of chunks.
+    text
+        The name of the column of texts.
+    functions
+        The names of the accumulators' columns, and what they belong to.
+    """
+    state, out = StructType(), StructType().add(text, StringType())
+    for name in functions:
+        state, out = state.add(name, BinaryType()), out.add(name, BinaryType())
+
+    def merge(
+        key: tuple[str], chunks: Iterator[pd.DataFrame], kept: GroupState
     ) -> Iterator[pd.DataFrame]:
-        if kept.exists:
-            seen, *dumped = kept.get
-            accumulators = dict(zip(functions, map(pickle.loads, dumped), strict=True))
-        else:
-            seen, accumulators = 0, {name: f.create_accumulator() for name, f in functions.items()}
+        found = {name: [kept.get[i]] if kept.exists else [] for i, name in enumerate(functions)}
         for chunk in chunks:
-            seen += len(chunk)
-            for name, function in functions.items():
-                elements: Iterable[Any] = chunk[name]
-                if whole[name]:
-                    elements = (_whole(row, whole[name]) for row in elements)
-                accumulators[name] = _add(function, accumulators[name], elements)
-        row = (seen, *map(_dump, accumulators.values()))
-        kept.update(row)
-        values = (*key, *row)
-        yield pd.DataFrame({name: [value] for name, value in zip(out.names, values, strict=True)})
+            for name, known in found.items():
+                known.extend(chunk[name])
+        merged = {
+            name: _dump(_merged(function, found[name])) for name, function in functions.items()
+        }
+        kept.update((*merged.values(),))
+        yield pd.DataFrame({text: [key[0]], **{name: [value] for name, value in merged.items()}})
 
-    return found.groupBy(*grouping).applyInPandasWithState(
-        add, out, state, "append", GroupStateTimeout.NoTimeout
+    return rows.groupBy(text).applyInPandasWithState(
+        merge, out, state, "update", GroupStateTimeout.NoTimeout
     )
 
 
-def _add(function: CombineFn, accumulator: Any, rows: Iterable[Row | dict[str, Any]]) -> Any:
-    """Add the inputs of rows to an accumulator."""
-    values = (tuple(row.values() if isinstance(row, dict) else row) for row in rows)
-    elements = [row[0] if len(row) == 1 else row for row in values]
+def _combining(function: CombineFn) -> Callable[..., Iterator[pa.Array]]:
+    def combined(chunks: Iterator[tuple[pa.Array, pa.Array]]) -> Iterator[pa.Array]:
+        for groups, elements in chunks:
+            rows: dict[str, list[int]] = {}
+            for row, group in enumerate(groups.to_pylist()):
+                rows.setdefault(group, []).append(row)
+            known = [pickle.loads(element) for element in elements.to_pylist()]
+            found: list[bytes | None] = [None] * len(known)
+            for several in rows.values():
+                accumulator = function.create_accumulator()
+                added = _add(function, accumulator, [known[row] for row in several])
+                found[several[0]] = _dump(added)
+            yield pa.array(found, pa.binary())
+
+    return combined
+
+
+def _add(function: CombineFn, accumulator: Any, elements: list[Any]) -> Any:
+    """Add elements to an accumulator."""
     at_once: Callable[[Any, Any], Any] | None = getattr(function, "add_inputs", None)
     if at_once is not None:
         return at_once(accumulator, elements)
@@ -140,15 +242,13 @@ def _add(function: CombineFn, accumulator: Any, rows: Iterable[Row | dict[str, A
     return accumulator
 
 
-def _whole(row: dict[str, Any], names: Collection[str]) -> dict[str, Any]:
-    """Return a row with integers where it has decimals for them."""
-    return row | {name: int(row[name]) for name in names if row[name] is not None}
+def _pickled(row: Row) -> bytes:
+    return pickle.dumps(row[0] if len(row) == 1 else tuple(row))
 
 
 def _dump(accumulator: Any) -> bytes:
     return bytes(cloudpickle.dumps(accumulator))  # type: ignore[no-untyped-call]
 
 
-def _result(function: CombineFn, parts: Iterable[bytes]) -> Any:
-    merged = function.merge_accumulators([pickle.loads(part) for part in parts])
-    return function.extract_output(merged)
+def _merged(function: CombineFn, parts: Sequence[bytes]) -> Any:
+    return function.merge_accumulators([pickle.loads(part) for part in parts])

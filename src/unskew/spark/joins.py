@@ -9,25 +9,31 @@ hot or cools down loses and doubles nothing.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import reduce
+from operator import and_
 from typing import TYPE_CHECKING
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import DataType
 
 from unskew.murmur import targets
+from unskew.spark.common_types import common_type
 from unskew.spark.files import located
-from unskew.spark.keys import key_columns
-from unskew.spark.observed import DRAWN, ID, LATEST
-from unskew.spark.placement import SLOT, slot_column
-from unskew.spark.plan_source import SERVING, TARGETS, read_terms
+from unskew.spark.keys import CASE, key_columns
+from unskew.spark.metrics import Guide
+from unskew.spark.names import Names, quoted
+from unskew.spark.placement import slot_column
+from unskew.spark.places import operator_name
+from unskew.spark.plan_source import read_plan
 from unskew.spark.planned import PlannedRoute, local_table, plan_key
 from unskew.spark.planning import Memory, TimedPlanning
 from unskew.spark.plans import PlanFolder
 from unskew.spark.schedule import BEGIN, Schedule
+from unskew.spec import did_you_mean
 
 if TYPE_CHECKING:
     from unskew.spark.hot_keys import Strategy
@@ -68,12 +74,15 @@ class Times:
 
     def __post_init__(self) -> None:
         if self.least > self.most:
-            raise ValueError(f"within must be (least, most), got ({self.least}, {self.most})")
+            raise ValueError(
+                f"within must be (least, most), got ({self.least}, {self.most}): give the smaller "
+                "first"
+            )
 
-    def matches(self) -> Column:
-        """Return whether the times of a row of both match."""
-        left, right = F.col(f"left.{self.left}"), F.col(f"right.{self.right}")
-        return (right >= left + F.lit(self.least)) & (right <= left + F.lit(self.most))
+    @property
+    def within(self) -> tuple[timedelta, timedelta]:
+        """How much later a row on the right may be, at least and at most."""
+        return self.least, self.most
 
     def reach_us(self, split: str) -> tuple[int, int]:
         """Return which times of the split side a row of the other one matches, from its own on."""
@@ -82,25 +91,61 @@ class Times:
 
 
 @dataclass(frozen=True)
+class Side:
+    """One side of a join, its columns under hidden names so that none of both sides are alike.
+
+    Parameters
+    ----------
+    df
+        The rows.
+    columns
+        The hidden names of the user's columns, in their order.
+    keys
+        The hidden names of the columns to join by, of the same types on both sides.
+    route
+        How its rows are routed.
+    time
+        The column of event times, if it is joined by these.
+    """
+
+    df: DataFrame
+    columns: Sequence[str]
+    keys: Sequence[str]
+    route: PlannedRoute
+    time: Column | None
+
+    @property
+    def at_us(self) -> Column:
+        """The time of a row; without times, one after all others."""
+        if self.time is None:
+            return F.lit(-BEGIN - 1)
+        return F.unix_micros(self.time.cast("timestamp"))
+
+
+@dataclass(frozen=True)
 class SkewJoin:
     """One join of two sides with the same key columns.
 
     Parameters
     ----------
-    keys
-        Columns of both sides.
+    left, right
+        The sides.
     how
         As in Spark.
     split
         The side whose hot keys are split.
-    n_workers
-        Shuffle partitions.
+    times
+        Of two streams.
+    columns
+        The columns of the plain join: their hidden names, and those of the user.
     """
 
-    keys: Sequence[str]
+    left: Side
+    right: Side
     how: str
     split: str
-    n_workers: int
+    times: Times | None
+    columns: Sequence[tuple[str, str]]
 
     @classmethod
     def of(
@@ -110,6 +155,7 @@ class SkewJoin:
         how: str,
         split: str | None,
         n_workers: int,
+        times: Times | None,
     ) -> SkewJoin:
         """Return a join, if it can be had."""
         kind = how.lower().replace("_", "")
@@ -119,135 +165,202 @@ class SkewJoin:
                 f"{how} joins cannot be split, as rows of the replicated side that match nothing "
                 f"would come once for each worker: use one of {', '.join(KINDS)}"
             )
-        streams = [side for side, df in sides.items() if df.isStreaming]
-        chosen = split or (streams[0] if len(streams) == 1 else KINDS[kind][0])
-        if chosen not in KINDS[kind]:
-            raise ValueError(f"a {kind} join can split its {KINDS[kind][0]} side, not {chosen!r}")
-        if len(streams) == 1 and chosen not in streams:
-            raise ValueError(f"of a stream and a table the stream is split, so not the {chosen}")
-        for df in sides.values():
-            key_columns(df, keys)
-        common = {*sides["left"].columns} & {*sides["right"].columns} - {*keys}
-        if common:
-            raise ValueError(f"both sides have {', '.join(sorted(common))}: rename it on one side")
-        return cls(keys, kind, chosen, n_workers)
+        chosen = _chosen(sides, kind, split)
+        if not keys:
+            raise ValueError("at least one key column is needed: give its name, as in 'user'")
+        at = {side: [_index(df, key, side) for key in keys] for side, df in sides.items()}
+        names = Names.free_in(*sides.values())
+        kinds = [
+            common_type(
+                sides["left"],
+                sides["left"].schema[at["left"][i]].dataType,
+                sides["right"].schema[at["right"][i]].dataType,
+                key,
+            )
+            for i, key in enumerate(keys)
+        ]
+        found = {
+            side: _side(df, side, at[side], kinds, names, n_workers, times)
+            for side, df in sides.items()
+        }
+        kept = "right" if kind == "right" else "left"
+        columns = [
+            (found[kept].columns[i], sides["left"].columns[j])
+            for i, j in zip(at[kept], at["left"], strict=True)
+        ]
+        for side, df in sides.items():
+            if side == "left" or kind not in ("semi", "anti"):
+                rest = enumerate(zip(found[side].columns, df.columns, strict=True))
+                columns += [pair for i, pair in rest if i not in at[side]]
+        return cls(found["left"], found["right"], kind, chosen, times, columns)
 
     @property
-    def other(self) -> str:
+    def _split(self) -> Side:
+        """The side whose hot keys are split."""
+        return self.left if self.split == "left" else self.right
+
+    @property
+    def _other(self) -> Side:
         """The side that is replicated."""
-        return "right" if self.split == "left" else "left"
+        return self.right if self.split == "left" else self.left
 
-    def route(self, df: DataFrame) -> PlannedRoute:
-        """Return how rows of a side are routed."""
-        columns = key_columns(df, self.keys)
-        return PlannedRoute(columns, columns, self.n_workers)
-
-    def replicated(self, df: DataFrame, choices: Column) -> DataFrame:
-        """Return rows, each with as many slots as it has targets, one if none."""
-        route = self.route(df)
-        goals = F.lit(targets(self.n_workers).tolist())
-        at_home = F.array(F.element_at(goals, route.home + 1))
-        some = F.when(F.size(choices) > 0, choices).otherwise(at_home)
-        exploded = df.withColumn(TARGETS, F.explode(some))
-        slot = slot_column(route.grouping, F.col(TARGETS), self.n_workers)
-        return exploded.withColumn(SLOT, slot).drop(TARGETS)
-
-    def joined(self, sides: dict[str, DataFrame], times: Times | None) -> DataFrame:
-        """Return the join of sides that have slots, with the columns of the plain one."""
-        left, right = sides["left"].alias("left"), sides["right"].alias("right")
-        met = F.lit(True)
-        for name in (*self.keys, SLOT):  # in the order in which Spark hashes them
-            same = F.col(f"left.{name}") == F.col(f"right.{name}")
-            met = same if name == self.keys[0] else met & same
-        met = met if times is None else met & times.matches()
+    def _joined(self, split: DataFrame, other: DataFrame, *slots: str) -> DataFrame:
+        """Return the join of the two sides, with the columns of the plain one."""
+        left, right = (split, other) if self.split == "left" else (other, split)
+        # In the order in which Spark hashes them.
+        pairs = [*zip(self.left.keys, self.right.keys, strict=True), *([slots] if slots else [])]
+        met = reduce(and_, (F.col(a) == F.col(b) for a, b in pairs))
+        if self.times is not None:
+            assert self.left.time is not None
+            assert self.right.time is not None
+            earliest, latest = (self.left.time + F.lit(by) for by in self.times.within)
+            met = met & (self.right.time >= earliest) & (self.right.time <= latest)
         kind = {"semi": "leftsemi", "anti": "leftanti"}.get(self.how, self.how)
         found = left.join(right, met, kind)
-        kept = "right" if self.how == "right" else "left"
-        chosen = [F.col(f"{kept}.{key}") for key in self.keys]
-        for side, df in sides.items():
-            if side == "left" or self.how not in ("semi", "anti"):
-                rest = (name for name in df.columns if name not in (*self.keys, SLOT))
-                chosen += [F.col(f"{side}.{name}") for name in rest]
-        return found.select(*chosen)
+        return found.select(*(F.col(own).alias(name) for own, name in self.columns))
 
-    def at_home(
-        self, sides: dict[str, DataFrame], times: Times | None, routing: Routing
-    ) -> DataFrame:
+    def at_home(self, routing: Routing) -> DataFrame:
         """Return the plain join: each key on the worker that Spark's hash chooses."""
-        # Zero, but not to the optimizer: else it would leave the slot out of what it hashes.
-        zero = F.hash(*self.keys).bitwiseAND(F.lit(0))
-        split = routing.route(sides[self.split], *self.keys).withColumn(SLOT, zero)
-        found = {self.split: split, self.other: sides[self.other].withColumn(SLOT, zero)}
-        return self.joined({side: found[side] for side in sides}, times)
+        split = self._split
+        place = routing._place(split.df, self._operator)
+        observed = routing._with_slots(split.df, split.route, place).drop(split.route.slot)
+        return self._joined(observed, self._other.df)
 
-    def of_batches(self, sides: dict[str, DataFrame], strategy: Strategy) -> DataFrame:
+    def of_batches(self, strategy: Strategy) -> DataFrame:
         """Return the join of two tables, by a look at the side that is split."""
-        split, other = sides[self.split], sides[self.other]
-        route = self.route(split)
-        table = local_table(split, route.learned(split, strategy))
-        looked_up = other.withColumn(ID, plan_key(self.route(other).columns)).join(
-            F.broadcast(table), ID, "left"
-        )
-        distinct = F.array_distinct(TARGETS)
-        found = {
-            self.split: route.by_table(split, table).drop(ID, DRAWN),
-            self.other: self._dropped(looked_up, distinct, ID),
-        }
-        return self.joined({side: found[side] for side in sides}, None)
+        split, other = self._split, self._other
+        plan = split.route.learned(split.df, strategy)
+        routed = split.route.by_table(split.df, local_table(split.df, plan, split.route.names))
+        table = local_table(other.df, plan, other.route.names)
+        looked_up = _looked_up(other, table)
+        replicated = _replicated(other, looked_up, F.array_distinct(other.route.names("targets")))
+        return self._joined(routed, replicated, self.left.route.slot, self.right.route.slot)
 
-    def of_streams(
-        self,
-        sides: dict[str, DataFrame],
-        times: Times | None,
-        routing: Routing,
-        strategy: Strategy,
-    ) -> DataFrame:
+    def of_streams(self, routing: Routing, strategy: Strategy) -> DataFrame:
         """Return the join of two streams, or of a stream and a table, by plans that change."""
-        root = routing._beside_checkpoint()
-        if located(root)[0].type_name not in ATOMIC:
+        place = routing._beside_checkpoint(self._operator)
+        if located(place.root)[0].type_name not in ATOMIC:
             raise ValueError(
                 f"the two sides of a join agree on their plan by a file that is created once, and "
-                f"{root} cannot do that: put the checkpoint on a local or mounted file system"
+                f"{place.root} cannot do that: put the checkpoint on a local or mounted file system"
             )
+        split, other, times = self._split, self._other, self.times
         reach = (0, 0) if times is None else times.reach_us(self.split)
-        schedule = Schedule(root, 2 * max(map(abs, reach)))
-        folder, split, other = PlanFolder(f"{root}/plans"), sides[self.split], sides[self.other]
-        route = self.route(split)
-        terms = read_terms(split.sparkSession, folder.root, schedule)
-        at = {
-            side: F.lit(-BEGIN - 1)
-            if times is None
-            else F.unix_micros(F.col(getattr(times, side)).cast("timestamp"))
-            for side in sides
-        }
-        guide = TimedPlanning(
-            strategy,
-            folder,
-            Memory(self.n_workers, routing.decay),
-            schedule,
-            by_batch=times is None,
-        )
-        also = f"unskew times of {routing.name} {uuid.uuid4().hex}"
-        chosen = route.by_terms(split, terms, at[self.split])
-        if times is not None:
-            chosen = chosen.withColumn(LATEST, at[self.split])
-        chosen = routing._watched(chosen, route, guide, root, also if times else None)
-        looked_up = other.withColumn(ID, plan_key(self.route(other).columns)).join(
-            F.broadcast(terms), ID, "left"
-        )
-        first, last = (at[self.other] + F.lit(reach[0]), at[self.other] + F.lit(reach[1]))
-        if times is not None:
-            looked_up = looked_up.observe(also, F.max(last).alias("latest"))
-        holding = F.filter(SERVING, lambda term: (term["since"] <= last) & (term["until"] > first))
-        goals = F.lit(targets(self.n_workers).tolist())
-        at_home = F.array(F.element_at(goals, self.route(other).home + 1))
-        several = F.flatten(F.transform(holding, lambda term: F.coalesce(term["targets"], at_home)))
-        found = {
-            self.split: chosen.drop(ID, DRAWN, LATEST),
-            self.other: self._dropped(looked_up, F.array_distinct(several), ID, SERVING),
-        }
-        return self.joined({side: found[side] for side in sides}, times)
+        schedule = Schedule(place.root, 2 * max(map(abs, reach)))
+        session, horizon = split.df.sparkSession, schedule.horizon_us
+        terms = read_plan(session, place, split.route.names, horizon=horizon)
 
-    def _dropped(self, df: DataFrame, choices: Column, *names: str) -> DataFrame:
-        chosen = df.withColumn(TARGETS, choices)
-        return self.replicated(chosen, F.col(TARGETS)).drop(*names)
+        def guide() -> Guide:
+            memory = Memory(split.route.n_workers, routing.decay)
+            folder = PlanFolder(place.plans)
+            return TimedPlanning(strategy, folder, memory, schedule, by_batch=times is None)
+
+        also = f"unskew times of {routing.name} {place.owner}" if times else None
+        routed = routing._watched(
+            split.route.by_terms(split.df, terms, split.at_us),
+            split.route,
+            guide,
+            place,
+            also=also,
+            latest=split.at_us if times else None,
+        )
+        terms = read_plan(session, place, other.route.names, horizon=horizon)
+        looked_up = _looked_up(other, terms)
+        first, last = (other.at_us + F.lit(by) for by in reach)
+        if also is not None:
+            looked_up = looked_up.observe(also, F.max(last).alias("latest"))
+        serving = other.route.names("serving")
+        holding = F.filter(serving, lambda term: (term["since"] <= last) & (term["until"] > first))
+        several = F.flatten(
+            F.transform(holding, lambda term: F.coalesce(term["targets"], _at_home(other)))
+        )
+        replicated = _replicated(other, looked_up, F.array_distinct(several))
+        return self._joined(routed, replicated, self.left.route.slot, self.right.route.slot)
+
+    @property
+    def _operator(self) -> str:
+        keys = [name for _, name in self.columns[: len(self.left.keys)]]
+        return operator_name("join", self.how, self.split, self.times, *keys)
+
+
+def _chosen(sides: dict[str, DataFrame], kind: str, split: str | None) -> str:
+    """Return the side that is split."""
+    streams = [side for side, df in sides.items() if df.isStreaming]
+    chosen = split or (streams[0] if len(streams) == 1 else KINDS[kind][0])
+    if chosen not in KINDS[kind]:
+        raise ValueError(
+            f"a {kind} join can split its {KINDS[kind][0]} side, not {chosen!r}: give that, or "
+            "leave it out"
+        )
+    if len(streams) == 1 and chosen not in streams:
+        raise ValueError(
+            f"of a stream and a table the stream is split, so not the {chosen}: give the other, or "
+            "leave it out"
+        )
+    return chosen
+
+
+def _index(df: DataFrame, name: str, side: str) -> int:
+    """Return which column a name stands for, as Spark's join by names reads it."""
+    if not isinstance(name, str):
+        raise TypeError(
+            f"sides are joined by names of columns they both have, got {name!r}: give "
+            "a name, and make a column of an expression first"
+        )
+    sensitive = (df.sparkSession.conf.get(CASE, "false") or "").lower() == "true"
+    spelt = name if sensitive else name.casefold()
+    found = [i for i, c in enumerate(df.columns) if (c if sensitive else c.casefold()) == spelt]
+    if len(found) != 1:
+        several = f"{len(found)} columns are" if found else "no column is"
+        raise ValueError(
+            f"{several} named {name!r} on the {side}{did_you_mean(name, df.columns)}: there are "
+            f"{', '.join(df.columns)}; give a name that both sides have once"
+        )
+    return found[0]
+
+
+def _side(
+    df: DataFrame,
+    side: str,
+    keys: Sequence[int],
+    kinds: Sequence[DataType],
+    names: Names,
+    n_workers: int,
+    times: Times | None,
+) -> Side:
+    """Return a side with hidden names, its keys of the given types."""
+    key_columns(df, [quoted(df.columns[i]) for i in keys])  # refuses what cannot be hashed
+    columns = [names(f"{side}{i}") for i in range(len(df.columns))]
+    time = None if times is None else F.col(columns[_index(df, getattr(times, side), side)])
+    found, cast = df.toDF(*columns), {}
+    by = []
+    for i, kind in zip(keys, kinds, strict=True):
+        same = df.schema[i].dataType.simpleString() == kind.simpleString()
+        by.append(columns[i] if same else f"{columns[i]}_key")
+        if not same:
+            cast[by[-1]] = F.col(columns[i]).cast(kind)
+    found = found.withColumns(cast) if cast else found
+    grouping, own = [F.col(name) for name in by], Names(f"_{side}{names.tag}")
+    route = PlannedRoute(grouping, grouping, n_workers, own, own("slot"))
+    return Side(found, columns, by, route, time)
+
+
+def _looked_up(side: Side, table: DataFrame) -> DataFrame:
+    """Return the rows of a side with what a table says of their keys."""
+    own = side.route.names("id")
+    known = side.df.withColumn(own, plan_key(side.route.columns))
+    return known.join(F.broadcast(table), own, "left")
+
+
+def _replicated(side: Side, df: DataFrame, choices: Column) -> DataFrame:
+    """Return rows, each with as many slots as it has targets, one if none."""
+    route, target = side.route, side.route.names("target")
+    some = F.when(F.size(choices) > 0, choices).otherwise(_at_home(side))
+    exploded = df.withColumn(target, F.explode(some))
+    slot = slot_column(route.grouping, F.col(target), route.n_workers)
+    return exploded.withColumn(route.slot, slot).drop(target)
+
+
+def _at_home(side: Side) -> Column:
+    goals = F.lit(targets(side.route.n_workers).tolist())
+    return F.array(F.element_at(goals, side.route.home + 1))

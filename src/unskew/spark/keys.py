@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
@@ -15,27 +16,49 @@ from pyspark.sql.types import (
     VariantType,
 )
 
-from unskew.spark.placement import SLOT
+from unskew.spark.names import quoted
 from unskew.spec import did_you_mean
 
 ColumnOrName = Column | str
 PLAIN = "UTF8_BINARY"
+CASE = "spark.sql.caseSensitive"
 
 
-def key_columns(df: DataFrame, keys: Sequence[ColumnOrName]) -> list[Column]:
-    """Return the keys as columns; refuse a missing one, and a type that Spark cannot group by."""
+def flat(keys: Iterable[ColumnOrName | Sequence[ColumnOrName]]) -> list[ColumnOrName]:
+    """Return keys that may be given as a list, as for ``groupBy``, one after another.
+
+    Examples
+    --------
+    >>> flat(["user", ["shop", "day"]])
+    ['user', 'shop', 'day']
+    """
+    found: list[ColumnOrName] = []
+    for key in keys:
+        several = key if isinstance(key, list | tuple) else [key]
+        for one in several:
+            if not isinstance(one, Column | str):
+                raise TypeError(
+                    f"a key is the name of a column or a Column, got {one!r}; an aggregate is "
+                    "given by its name, as in n=F.count('*')"
+                )
+            found.append(one)
+    return found
+
+
+def key_columns(df: DataFrame, keys: Iterable[ColumnOrName]) -> list[Column]:
+    """Return the keys as columns; refuse a missing one, and a type that Spark cannot group by.
+
+    Names are resolved as Spark resolves them: ``user.name`` is a field of ``user``, and a name with
+    a dot in it is written in backticks.
+    """
+    keys = flat(keys)
     if not keys:
-        raise ValueError("at least one key column is needed")
-    if SLOT in df.columns:
-        raise ValueError(f"there is a column {SLOT!r} already: rename it, that name is needed")
+        raise ValueError("at least one key column is needed: give its name, as in 'user'")
     names = [key for key in keys if isinstance(key, str)]
     if len(set(names)) < len(names):
-        raise ValueError(f"each key column once, got {', '.join(names)}")
-    for key in keys:
-        root = key.partition(".")[0] if isinstance(key, str) else None
-        if root is not None and root not in df.columns and key not in df.columns:
-            hint = did_you_mean(root, df.columns)
-            raise ValueError(f"no column {key!r}{hint}: there are {', '.join(df.columns)}")
+        raise ValueError(f"give each key column once, got {', '.join(names)}")
+    for name in names:
+        _check_there(df, name)
     columns = [F.col(key) if isinstance(key, str) else key for key in keys]
     for key, field in zip(keys, df.select(*columns).schema, strict=True):
         if not _groupable(field.dataType):
@@ -45,6 +68,38 @@ def key_columns(df: DataFrame, keys: Sequence[ColumnOrName]) -> list[Column]:
                 "collated string a plain one, by lower(...) or collate(..., 'UTF8_BINARY')"
             )
     return columns
+
+
+def _check_there(df: DataFrame, name: str) -> None:
+    try:
+        df.select(name).schema  # noqa: B018 (Connect resolves names when it is asked)
+    except AnalysisException as error:
+        if name in df.columns:
+            raise ValueError(
+                f"{name!r} is a column, but not as Spark reads that name: give it as "
+                f"{quoted(name)!r}"
+                if df.columns.count(name) == 1
+                else f"{df.columns.count(name)} columns are named {name!r}: rename all but one"
+            ) from None
+        same = [column for column in df.columns if column.casefold() == name.casefold()]
+        if len(same) > 1:
+            raise ValueError(
+                f"{name!r} may be any of {', '.join(same)}: rename all but one, or set {CASE}"
+            ) from None
+        hint = did_you_mean(name.partition(".")[0], df.columns)
+        if hint or name.partition(".")[0] not in df.columns:
+            raise ValueError(
+                f"no column {name!r}{hint}: there are {', '.join(df.columns)}; give one of these"
+            ) from None
+        raise ValueError(f"no column {name!r}; use one that is there: {error}") from None
+
+
+def check_free(df: DataFrame, name: str, way_out: str) -> None:
+    """Refuse rows that have a column of a name that is needed, as Spark reads names."""
+    sensitive = (df.sparkSession.conf.get(CASE, "false") or "").lower() == "true"
+    for column in df.columns:
+        if column == name or (not sensitive and column.casefold() == name.casefold()):
+            raise ValueError(f"there is a column {column!r} already: {way_out}")
 
 
 def key_id(columns: Sequence[Column]) -> Column:

@@ -6,7 +6,7 @@ import json
 import logging
 import threading
 import time
-from collections.abc import MutableSequence, Sequence
+from collections.abc import Callable, MutableSequence, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -56,9 +56,7 @@ class BatchMetrics:
     hot
         The most frequent keys.
     state_rows
-        Rows in the state of the routed operator.
-    replication
-        State rows for a key, where the operator that merges tells how many keys there are.
+        Rows in the largest state of the query.
     routing_s
         Seconds of routing: in the routers of all tasks if online, on the driver, beside the query,
         if planned.
@@ -72,7 +70,6 @@ class BatchMetrics:
     loads: Sequence[int]
     hot: Sequence[HotKey]
     state_rows: int
-    replication: float | None
     routing_s: float
     moved_keys: int = 0
     moved_bytes: int = 0
@@ -183,7 +180,6 @@ class Watch:
                 for key in hottest
             ],
             max(rows, default=0),
-            max(rows) / max(1, min(rows)) if len(rows) > 1 else None,
             self.guide.seconds(progress.batchId),
             *self.guide.moved(progress.batchId),
         )
@@ -198,22 +194,27 @@ def _watermark_us(progress: StreamingQueryProgress) -> int:
 
 
 class Listener(StreamingQueryListener):
-    """The one listener of a session: each query's progress goes to its watch."""
+    """The one listener of a session: the progress of each run of a query goes to its watches.
+
+    A DataFrame may be started again, and by several queries, so each run has watches of its own.
+    """
 
     def __init__(self) -> None:
-        self.watches: dict[str, Watch] = {}
-        self.runs: dict[str, set[str]] = {}
+        self.makers: dict[str, Callable[[], Watch]] = {}
+        self.runs: dict[str, dict[str, Watch]] = {}
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
         """Let the watches of the query look."""
         self.look(event.progress)
 
     def look(self, progress: StreamingQueryProgress) -> None:
-        """Let the watches of a query look at a batch."""
+        """Let the watches of a query's run look at a batch."""
+        watches = self.runs.setdefault(str(progress.runId), {})
         for name, row in progress.observedMetrics.items():
-            if name in self.watches:
-                self.runs.setdefault(str(progress.runId), set()).add(name)
-                self.watches[name].look(progress, row)
+            if name in self.makers:
+                if name not in watches:
+                    watches[name] = self.makers[name]()
+                watches[name].look(progress, row)
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
         """Nothing to do."""
@@ -222,16 +223,15 @@ class Listener(StreamingQueryListener):
         """Nothing to do."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
-        """Forget the watches of the query: its next run has others."""
-        for name in self.runs.pop(str(event.runId), set()):
-            self.watches.pop(name, None)
+        """Forget the watches of the run: the next one has others."""
+        self.runs.pop(str(event.runId), None)
 
 
 _LISTENERS: WeakKeyDictionary[SparkSession, Listener] = WeakKeyDictionary()
 
 
-def watch(session: SparkSession, name: str, watch: Watch) -> None:
-    """Let a watch look at the batches of the query that has an observation of this name."""
+def watch(session: SparkSession, name: str, maker: Callable[[], Watch]) -> None:
+    """Let a watch look at the batches of each run that has an observation of this name."""
     if session not in _LISTENERS:
         listener = Listener()
         if type(session).__module__.startswith("pyspark.sql.connect"):
@@ -240,7 +240,7 @@ def watch(session: SparkSession, name: str, watch: Watch) -> None:
         else:
             session.streams.addListener(listener)
         _LISTENERS[session] = listener
-    _LISTENERS[session].watches[name] = watch
+    _LISTENERS[session].makers[name] = maker
 
 
 def _poll(session: ref[SparkSession], listener: Listener) -> None:
@@ -252,7 +252,10 @@ def _poll(session: ref[SparkSession], listener: Listener) -> None:
     seen: dict[str, int] = {}
     while (spark := session()) is not None and not getattr(spark, "is_stopped", False):
         try:
-            for query in spark.streams.active:
+            queries = spark.streams.active
+            for ended in listener.runs.keys() - {str(query.runId) for query in queries}:
+                del listener.runs[ended]
+            for query in queries:
                 run, last = str(query.runId), query.lastProgress
                 if last is None or last["batchId"] <= seen.get(run, -1):
                     continue

@@ -19,8 +19,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-TO, SINCE = "__unskew_to", "__unskew_since"
-"""Columns of a row: the worker that the state should go to, and the batch it was exported in."""
 STAY, HERALD, ARRIVED = -1, -2, -1
 """The state stays where it is; it is announced; it came long ago."""
 

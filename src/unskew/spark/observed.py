@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +12,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from unskew.spark.costs import Cost
+from unskew.spark.names import Names
 
 TRACKED = 500
 NAMED = 20
@@ -19,8 +20,6 @@ PER_WORKER = 5
 """Keys with a share of 1 / (5 W) or more are hot to most schemes: there are no more than that."""
 ROOM = 8
 """Counters of a sketch for each key that it is asked for. All tasks hand them in at their end."""
-ID, DRAWN, SEEN = "__unskew_id", "__unskew_drawn", "__unskew_seen_"
-LATEST = "__unskew_time"
 SAMPLE = 0.25
 """The part of the rows that is looked at: a sketch costs more than all the rest of routing."""
 RARELY = SAMPLE / 8
@@ -29,40 +28,59 @@ FINE = 2**24
 """Which rows are looked at is told by the lower bits of what slots are drawn by."""
 
 
-def drawn() -> Column:
-    """Return a random number from 0 to 1 for each row; a task that is tried again draws the same.
+@dataclass(frozen=True)
+class Look:
+    """What is observed of rows: columns of a share of them, in nulls for the others.
 
-    Spark gives ``rand`` a new seed in each micro-batch, and writes it into the code that it makes:
-    all of that would be compiled anew for each batch, and be slow until it is warm. The function of
-    ``zip_with`` is not compiled, and of all that are not, it is the fastest.
+    These are columns, as Spark interprets the arguments of a sketch, but compiles columns.
+
+    Parameters
+    ----------
+    names
+        Of hidden columns; the rows need the one of random numbers.
+    columns
+        ``hot`` are keys, ``names`` their texts, ``homes`` their workers by Spark's hash alone, and
+        ``loads`` those that they go to.
+    latest
+        The column of times, if these are observed.
     """
-    one = F.array(F.lit(0))
-    return F.get(F.zip_with(one, one, lambda _, __: F.rand(seed=0)), F.lit(0))
 
+    names: Names
+    columns: Mapping[str, Column]
+    latest: Column | None = None
 
-def sampled(df: DataFrame, share: float = SAMPLE, /, **columns: Column) -> DataFrame:
-    """Return a share of the rows with what is to be observed, the others with nulls.
+    def at(self, df: DataFrame) -> DataFrame:
+        """Return the rows with what is to be observed."""
+        fine = F.col(self.names("drawn")) * FINE
+        part = fine - F.floor(fine)
+        found = {
+            self._seen(what): F.when(part < (RARELY if what == "names" else SAMPLE), column)
+            for what, column in self.columns.items()
+        }
+        if self.latest is not None:
+            found[self._seen("latest")] = self.latest
+        return df.withColumns(found)
 
-    These are columns, as Spark interprets the arguments of a sketch, but compiles columns. The rows
-    need a column of random numbers.
-    """
-    fine = F.col(DRAWN) * FINE
-    seen = fine - F.floor(fine) < share
-    return df.withColumns({f"{SEEN}{name}": F.when(seen, c) for name, c in columns.items()})
+    def sketches(self, n_workers: int, keys: int = TRACKED) -> list[Column]:
+        """Return what to observe: the records, the keys that are hot, and so on.
 
+        ``keys`` says how many of the hot ones are wanted.
+        """
+        sizes = {"hot": (keys, ROOM * keys), "names": (NAMED, ROOM * NAMED)}
+        workers = (n_workers, max(n_workers + 1, 100))
+        tops = (
+            _top(F.col(self._seen(what)), *sizes.get(what, workers)).alias(what)
+            for what in self.columns
+        )
+        times = [] if self.latest is None else [F.max(self._seen("latest")).alias("latest")]
+        return [F.count(F.lit(1)).alias("records"), *times, *tops]
 
-def sketches(df: DataFrame, n_workers: int, keys: int = TRACKED) -> list[Column]:
-    """Return what to observe of `sampled` rows: the records, the keys that are hot, and so on.
+    def dropped(self, df: DataFrame) -> DataFrame:
+        """Return the rows without what was observed of them."""
+        return df.drop(*(self._seen(what) for what in (*self.columns, "latest")))
 
-    ``hot`` are keys, ``names`` their texts, ``homes`` their workers by Spark's hash alone, and
-    ``loads`` those that they go to. ``keys`` says how many of the hot ones are wanted.
-    """
-    sizes = {"hot": (keys, ROOM * keys), "names": (NAMED, ROOM * NAMED)}
-    workers = (n_workers, max(n_workers + 1, 100))
-    found = [name.removeprefix(SEEN) for name in df.columns if name.startswith(SEEN)]
-    times = [F.max(LATEST).alias("latest")] if LATEST in df.columns else []
-    tops = (_top(F.col(f"{SEEN}{name}"), *sizes.get(name, workers)).alias(name) for name in found)
-    return [F.count(F.lit(1)).alias("records"), *times, *tops]
+    def _seen(self, what: str) -> str:
+        return self.names(f"seen_{what}")
 
 
 def name_column(key: Column, columns: Sequence[Column]) -> Column:

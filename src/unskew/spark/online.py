@@ -18,6 +18,7 @@ from unskew.routers import Router, Scheme
 from unskew.spark.metrics import Guide
 from unskew.spark.observed import Observed
 from unskew.spark.placement import slots_for
+from unskew.spark.places import Place
 from unskew.spark.state_files import RouterStateError, StateFiles
 from unskew.spark.tasks import partition_and_batch
 from unskew.state import WHOSE
@@ -26,11 +27,14 @@ SECONDS = "seconds"
 """What routing took, beside the state in its file."""
 
 
-def slot_udf(scheme: Scheme, n_workers: int, files: StateFiles | None) -> Callable[..., Any]:
+def slot_udf(scheme: Scheme, n_workers: int, place: Place | None) -> Callable[..., Any]:
     """Return the UDF that routes: key and hash of the grouping columns in, slot out."""
+    files = None if place is None else StateFiles(place.root)
 
     def slots(batches: Iterator[tuple[pa.Array, pa.Array]]) -> Iterator[pa.Array]:
         source, batch = partition_and_batch()
+        if place is not None:
+            place.claim()
         router = start(scheme, n_workers, source, batch, files)
         spent, of_workers = 0.0, anchors(n_workers)
         for keys, hashes in batches:

@@ -11,26 +11,19 @@ from pyspark.sql import functions as F
 from unskew.murmur import CELLS, MASK, cell_workers, targets
 from unskew.planners import PLANNERS, read_planners
 from unskew.routers import Scheme
+from unskew.spark.draws import with_draws
 from unskew.spark.hot_keys import Classified, Planned, Strategy
-from unskew.spark.moving import ARRIVED, HERALD, SINCE, STAY, TO
-from unskew.spark.observed import DRAWN, ID, Observed, drawn, sampled, sketches
-from unskew.spark.placement import SLOT, slot_column, worker_column
-from unskew.spark.plan_source import (
-    HERALDED,
-    SERVING,
-    TARGETS,
-    plan_table,
-    read_orders,
-    read_plan,
-    read_terms,
-)
+from unskew.spark.moving import ARRIVED, HERALD, STAY
+from unskew.spark.names import Names
+from unskew.spark.observed import Look, Observed
+from unskew.spark.placement import slot_column, worker_column
+from unskew.spark.places import Place
+from unskew.spark.plan_source import hidden, plan_table, read_plan
 from unskew.spark.planning import Memory
 from unskew.spark.plans import SplitPlan
-from unskew.spark.schedule import Schedule
 
 CLASSIFYING = ("d-choices", "w-choices", "round-robin-head", "dstream", "fish")
 """Schemes whose hot keys can be planned for."""
-TARGET, CELL = "__unskew_target", "__unskew_cell"
 
 
 def strategy_of(
@@ -68,73 +61,76 @@ class PlannedRoute:
         The key, and the columns before the slot in the operator's grouping.
     n_workers
         Shuffle partitions.
+    names
+        Of hidden columns.
+    slot
+        The name of the slot's column.
     """
 
     columns: Sequence[Column]
     grouping: Sequence[Column]
     n_workers: int
-
-    def by_folder(self, df: DataFrame, root: str) -> DataFrame:
-        """Return the rows with slots by the newest plan of a folder, at every micro-batch."""
-        return self.by_table(df, read_plan(df.sparkSession, root))
+    names: Names
+    slot: str
 
     def by_table(self, df: DataFrame, table: DataFrame) -> DataFrame:
         """Return the rows with slots by the plan in a table, and what they were drawn by."""
-        joined = self._known(df).join(F.broadcast(table), ID, "left")
-        return self._with_slot(joined, F.col(TARGETS)).drop(TARGETS)
-
-    def by_schedule(
-        self, df: DataFrame, plans: str, schedule: Schedule, start: Column
-    ) -> DataFrame:
-        """Return the rows with slots by the plan that holds for the start of their window."""
-        return self.by_terms(df, read_terms(df.sparkSession, plans, schedule), F.unix_micros(start))
+        joined = self._known(df).join(F.broadcast(table), self.names("id"), "left")
+        return self._with_slot(joined, F.col(self.names("targets")))
 
     def by_terms(self, df: DataFrame, terms: DataFrame, at: Column) -> DataFrame:
         """Return the rows with slots by the plan that holds for each, by its time."""
-        joined = self._known(df).join(F.broadcast(terms), ID, "left")
-        holding = F.filter(SERVING, lambda term: (term["since"] <= at) & (at < term["until"]))
-        chosen = joined.withColumn(TARGETS, F.get(holding, F.lit(0))["targets"]).drop(SERVING)
-        return self._with_slot(chosen, F.col(TARGETS)).drop(TARGETS)
+        serving = self.names("serving")
+        joined = self._known(df).join(F.broadcast(terms), self.names("id"), "left")
+        holding = F.filter(serving, lambda term: (term["since"] <= at) & (at < term["until"]))
+        chosen = F.get(holding, F.lit(0))["targets"]
+        found = joined.withColumn(self.names("targets"), chosen).drop(serving)
+        return self._with_slot(found, F.col(self.names("targets")))
 
-    def moving(
-        self, df: DataFrame, plans: str, moves: str, first: Collection[int] | None = None
-    ) -> DataFrame:
+    def moving(self, df: DataFrame, place: Place, first: Collection[int] | None) -> DataFrame:
         """Return the rows with slots by where the states of keys are, and what to do with these.
 
         ``first`` are the workers that were active at the beginning, if workers come and go.
         """
-        table = F.broadcast(read_orders(df.sparkSession, plans, moves, self.n_workers))
-        joined = self._known(df).join(table, ID, "left")
+        session, to, since = df.sparkSession, self.names("to"), self.names("since")
+        table = read_plan(session, place, self.names, moves=True, workers=self.n_workers)
+        joined = self._known(df).join(F.broadcast(table), self.names("id"), "left")
         if first is not None:
-            joined = self._by_cells(joined, plans, moves, first)
+            joined = self._by_cells(joined, place, first)
         orders = {
-            TO: F.coalesce(TO, F.lit(STAY)),
-            SINCE: F.coalesce(SINCE, F.lit(ARRIVED).cast("long")),
+            to: F.coalesce(to, F.lit(STAY)),
+            since: F.coalesce(since, F.lit(ARRIVED).cast("long")),
         }
-        return self._with_slot(joined, F.col(TARGETS)).withColumns(orders).drop(TARGETS)
+        return self._with_slot(joined, F.col(self.names("targets"))).withColumns(orders)
 
-    def _by_cells(self, df: DataFrame, plans: str, moves: str, first: Collection[int]) -> DataFrame:
+    def _by_cells(self, df: DataFrame, place: Place, first: Collection[int]) -> DataFrame:
         """Return rows with orders by the cells of keys, for keys that have none of their own."""
-        cell = self.home * CELLS + F.pmod(F.shiftrightunsigned(F.col(ID), 32), F.lit(CELLS))
-        names = (TARGETS, TO, HERALDED, SINCE)
-        table = read_orders(df.sparkSession, plans, moves, self.n_workers, cells=True)
-        renamed = table.select(F.col(ID).alias(CELL), *(F.col(n).alias(f"{n}_cell") for n in names))
-        joined = df.withColumn(CELL, cell.cast("long")).join(F.broadcast(renamed), CELL, "left")
-        own = F.col(TARGETS).isNotNull()
+        key, own = F.col(self.names("id")), self.names("cell")
+        cell = self.home * CELLS + F.pmod(F.shiftrightunsigned(key, 32), F.lit(CELLS))
+        options = {"moves": True, "workers": self.n_workers, "cells": True}
+        table = read_plan(df.sparkSession, place, self.names, **options)
+        facts = [self.names(what) for what in ("targets", "to", "announced", "since")]
+        renamed = table.select(
+            F.col(self.names("id")).alias(own), *(F.col(n).alias(f"{n}_cell") for n in facts)
+        )
+        joined = df.withColumn(own, cell.cast("long")).join(F.broadcast(renamed), own, "left")
+        known = F.col(self.names("targets")).isNotNull()
         at_first = targets(self.n_workers)[cell_workers(self.n_workers, first)].tolist()
-        home = F.array(F.element_at(F.lit(at_first), F.col(CELL).cast("int") + 1))
-        chosen = {n: F.when(own, F.col(n)).otherwise(F.col(f"{n}_cell")) for n in names}
-        chosen[TARGETS] = F.coalesce(chosen[TARGETS], home)
-        return joined.withColumns(chosen).drop(CELL, *(f"{n}_cell" for n in names))
+        home = F.array(F.element_at(F.lit(at_first), F.col(own).cast("int") + 1))
+        chosen = {n: F.when(known, F.col(n)).otherwise(F.col(f"{n}_cell")) for n in facts}
+        chosen[facts[0]] = F.coalesce(chosen[facts[0]], home)
+        return joined.withColumns(chosen).drop(own, *(f"{n}_cell" for n in facts))
 
     def with_heralds(self, df: DataFrame) -> DataFrame:
         """Return rows of `moving` and, for those whose state leaves, one to where it goes."""
-        here = F.struct(SLOT, TO)
-        target = slot_column(self.grouping, F.col(HERALDED), self.n_workers)
-        there = F.struct(target.alias(SLOT), F.lit(HERALD).alias(TO))
-        both = F.when(F.col(HERALDED).isNull(), F.array(here)).otherwise(F.array(here, there))
-        exploded = df.withColumn(HERALDED, F.explode(both))
-        return exploded.withColumns({name: F.col(HERALDED)[name] for name in (SLOT, TO)})
+        announced, to = self.names("announced"), self.names("to")
+        here = F.struct(F.col(self.slot).alias("slot"), F.col(to).alias("to"))
+        target = slot_column(self.grouping, F.col(announced), self.n_workers)
+        there = F.struct(target.alias("slot"), F.lit(HERALD).alias("to"))
+        both = F.when(F.col(announced).isNull(), F.array(here)).otherwise(F.array(here, there))
+        exploded = df.withColumn(announced, F.explode(both))
+        fields = {self.slot: "slot", to: "to"}
+        return exploded.withColumns({n: F.col(announced)[f] for n, f in fields.items()})
 
     def over_all(self, df: DataFrame) -> DataFrame:
         """Return the rows with slots over all workers, whatever their key."""
@@ -148,8 +144,9 @@ class PlannedRoute:
     def learned(self, df: DataFrame, strategy: Strategy) -> SplitPlan:
         """Return a plan for rows that do not change, by one look at them."""
         start = SplitPlan.empty(self.n_workers)
-        seen = sampled(df.withColumn(DRAWN, drawn()), hot=plan_key(self.columns), homes=self.home)
-        (row,) = seen.agg(*sketches(seen, self.n_workers)).collect()
+        look = Look(self.names, {"hot": plan_key(self.columns), "homes": self.home})
+        seen = look.at(with_draws(df, self.names))
+        (row,) = seen.agg(*look.sketches(self.n_workers)).collect()
         if not row["records"]:
             return start
         memory = Memory(self.n_workers, decay=0.0)
@@ -165,20 +162,21 @@ class PlannedRoute:
         """Return the rows with the key of plans, and with what is drawn for each."""
         # Columns of their own, as they are needed in several places. What is drawn comes first: it
         # is not compiled together with the rest, and rows are narrow here.
-        return df.withColumn(DRAWN, drawn()).withColumn(ID, plan_key(self.columns))
+        return with_draws(df, self.names).withColumn(self.names("id"), plan_key(self.columns))
 
     def _with_slot(self, df: DataFrame, choices: Column) -> DataFrame:
-        pick = F.floor(F.col(DRAWN) * F.size(choices)).cast("int")
+        own, chosen = self.names("target"), self.names("targets")
+        pick = F.floor(F.col(self.names("drawn")) * F.size(choices)).cast("int")
         target = F.element_at(choices, pick + 1)
         if len(self.grouping) > len(self.columns):
             target = F.coalesce(target, F.element_at(self._everywhere(), self.home + 1))
-        slot = slot_column(self.grouping, F.col(TARGET), self.n_workers)
-        return df.withColumn(TARGET, target).withColumn(SLOT, slot).drop(TARGET)
+        slot = slot_column(self.grouping, F.col(own), self.n_workers)
+        return df.withColumn(own, target).withColumn(self.slot, slot).drop(own, chosen)
 
     def _everywhere(self) -> Column:
         return F.lit(targets(self.n_workers).tolist())
 
 
-def local_table(df: DataFrame, plan: SplitPlan) -> DataFrame:
-    """Return a plan as a table of the session."""
-    return df.sparkSession.createDataFrame(plan_table(plan))
+def local_table(df: DataFrame, plan: SplitPlan, names: Names) -> DataFrame:
+    """Return a plan as a table of the session, with hidden names."""
+    return hidden(df.sparkSession.createDataFrame(plan_table(plan)), names)

@@ -25,9 +25,9 @@ from pyspark.sql.streaming.stateful_processor import (
 from pyspark.sql.types import StringType, StructField, StructType
 
 from unskew.spark.costs import COST, Cost, Meter, with_costs
+from unskew.spark.keys import ColumnOrName
 from unskew.spark.moving import ARRIVED, HERALD, Held, Transfer
-from unskew.spark.placement import SLOT
-from unskew.spark.stateful import nullable, taken_orders, with_orders
+from unskew.spark.stateful import nullable, taken_orders
 from unskew.spark.tasks import micro_batch, partition_and_batch
 from unskew.spark.whereabouts import MoveLog
 
@@ -129,10 +129,12 @@ class MovingProcessor(StatefulProcessor):
         """Whether there are timers, also for states on their way."""
         return self.time_mode.lower() != "none"
 
-    def apply(self, rows: DataFrame, keys: Sequence[str], mode: str) -> DataFrame:
+    def apply(
+        self, rows: DataFrame, keys: Sequence[ColumnOrName], slot: str, mode: str
+    ) -> DataFrame:
         """Return the results, with what keys cost in rows of their own, in the column `COST`."""
         out = StructType([*map(nullable, self.output), StructField(COST, StringType())])
-        grouped = with_orders(rows).groupBy(*keys, SLOT)
+        grouped = rows.groupBy(*keys, slot)
         return grouped.transformWithStateInPandas(self, out, mode, self.time_mode)
 
     def init(self, handle: StatefulProcessorHandle) -> None:

@@ -4,35 +4,28 @@ from __future__ import annotations
 
 import uuid
 from collections import deque
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from unskew.planners import PLANNERS, read_planners
 from unskew.routers import Scheme, read_schemes
 from unskew.spark.checkpoint import PARTITIONS, checkpoint_partitions
+from unskew.spark.draws import check_order, with_draws
 from unskew.spark.files import check_writable
-from unskew.spark.keys import ColumnOrName, key_columns, key_id
+from unskew.spark.hot_keys import Strategy
+from unskew.spark.keys import ColumnOrName, check_free, flat, key_columns, key_id
 from unskew.spark.metrics import BatchMetrics, Guide, Watch, watch
 from unskew.spark.moves import MEASURED
-from unskew.spark.observed import (
-    DRAWN,
-    ID,
-    LATEST,
-    NAMED,
-    PER_WORKER,
-    RARELY,
-    TRACKED,
-    drawn,
-    name_column,
-    sampled,
-    sketches,
-)
+from unskew.spark.names import Names
+from unskew.spark.observed import NAMED, PER_WORKER, TRACKED, Look, name_column
 from unskew.spark.online import Routers, slot_udf
 from unskew.spark.placement import SLOT, worker_column
+from unskew.spark.places import Place, check_name, operator_name
+from unskew.spark.plan_source import read_plan
 from unskew.spark.planned import CLASSIFYING, PlannedRoute, local_table, strategy_of
 from unskew.spark.planning import Memory, Planning, TimedPlanning
 from unskew.spark.plans import PlanFolder
@@ -64,6 +57,7 @@ class Routing:
     def __post_init__(self) -> None:
         if self.workers is not None:
             whole("workers", self.workers, 1)
+        check_name(self.name)
         within("decay", self.decay, 0.0, 1.0)
         if self.mode not in (None, *MODES):
             raise ValueError(f"mode must be one of {', '.join(MODES)}, got {self.mode!r}")
@@ -120,17 +114,33 @@ class Routing:
         Group by the columns of ``before`` (a window, say), then the keys, then the slot, in this
         order: Spark's hash of them sends each row to the worker that the scheme chose.
         """
+        check_free(df, SLOT, "rename it, that name is needed for the slot")
+        place = self._place(df, operator_name("route", *before, *flat(keys)))
+        return self._with_slots(df, self._routes(df, keys, before, SLOT), place)
+
+    def _routes(
+        self,
+        df: DataFrame,
+        keys: Sequence[ColumnOrName],
+        before: Sequence[ColumnOrName] = (),
+        slot: str | None = None,
+    ) -> PlannedRoute:
+        """Return how rows are routed by these keys; in a hidden column, if no slot is named."""
         if self.active is not None:
-            raise ValueError("workers come and go where functions with state run, not here")
-        columns = key_columns(df, keys)
+            raise ValueError(
+                "workers come and go where functions with state run, not here: make a balancer "
+                "without active=... for this"
+            )
+        columns, names = key_columns(df, keys), Names.free_in(df)
         grouping = [*(key_columns(df, before) if before else []), *columns]
-        route = PlannedRoute(columns, grouping, self.n_workers(df))
-        root = self._beside_checkpoint() if df.isStreaming else None
+        return PlannedRoute(columns, grouping, self.n_workers(df), names, slot or names("slot"))
+
+    def _with_slots(self, df: DataFrame, route: PlannedRoute, place: Place | None) -> DataFrame:
         how = self._planned if self.planned else self._online
-        routed, guide = how(df, route, root)
-        if root is not None:
-            routed = self._watched(routed, route, guide, root)
-        return routed.drop(ID, DRAWN)
+        routed, guide = how(df, route, place)
+        if place is not None:
+            routed = self._watched(routed, route, guide, place)
+        return routed.drop(route.names("id"), route.names("drawn"))
 
     def route_windows(self, df: DataFrame, *keys: ColumnOrName, length_us: int) -> DataFrame:
         """Return the rows of a stream with a ``slot`` that a key keeps as long as a window lasts.
@@ -138,67 +148,99 @@ class Routing:
         The rows have a column ``window``; group by it, the keys, and the slot, in this order. A
         window keeps the plan that was in force when it opened, so any operator will do.
         """
+        check_free(df, SLOT, "rename it, that name is needed for the slot")
+        return self._by_windows(df, self._routes(df, keys, ["window"], SLOT), "window", length_us)
+
+    def _by_windows(
+        self, df: DataFrame, route: PlannedRoute, window: str, length_us: int
+    ) -> DataFrame:
+        """Return the rows with slots; ``window`` is the column of their window."""
         if not (isinstance(self._scheme, str) and df.isStreaming):
-            raise ValueError("windows keep their plans in a stream that is routed by a planner")
-        columns = key_columns(df, keys)
-        route = PlannedRoute(columns, [F.col("window"), *columns], self.n_workers(df))
-        root = self._beside_checkpoint()
-        strategy = strategy_of(self._scheme, route.n_workers, self._given_capacities)
+            raise ValueError(
+                "windows keep their plans in a stream that is routed by a planner: use one, as in "
+                "Balancer('mixed', ...)"
+            )
+        place = self._place(df, operator_name("windows", *route.columns, length_us))
+        assert place is not None
+        strategy = self._strategy(route.n_workers)
         assert strategy is not None
-        folder, schedule = PlanFolder(f"{root}/plans"), Schedule(root, length_us)
-        memory = Memory(route.n_workers, self.decay)
-        guide = TimedPlanning(strategy, folder, memory, schedule)
-        start = F.col("window.start").cast("timestamp")
-        routed = route.by_schedule(df, folder.root, schedule, start)
-        timed = routed.withColumn(LATEST, F.unix_micros(start))
-        return self._watched(timed, route, guide, root).drop(ID, DRAWN, LATEST)
+        schedule = Schedule(place.root, length_us)
+        start = F.col(f"{window}.start").cast("timestamp")
+        terms = read_plan(df.sparkSession, place, route.names, horizon=length_us)
+        routed = route.by_terms(df, terms, F.unix_micros(start))
+
+        def guide() -> Guide:
+            memory = Memory(route.n_workers, self.decay)
+            return TimedPlanning(strategy, PlanFolder(place.plans), memory, schedule)
+
+        watched = self._watched(routed, route, guide, place, latest=F.unix_micros(start))
+        return watched.drop(route.names("id"), route.names("drawn"))
+
+    def _strategy(self, n_workers: int) -> Strategy | None:
+        return strategy_of(self._scheme, n_workers, self._given_capacities)
 
     def _online(
-        self, df: DataFrame, route: PlannedRoute, root: str | None
-    ) -> tuple[DataFrame, Guide]:
-        assert isinstance(self._scheme, Scheme)
-        files = None if root is None else StateFiles(root)
-        slots = slot_udf(self._scheme, route.n_workers, files)
-        ready = df.withColumn(DRAWN, drawn())
-        routed = ready.withColumn(SLOT, slots(key_id(route.columns), F.hash(*route.grouping)))
-        guide = Guide() if files is None else Routers(self._scheme, route.n_workers, files)
-        return routed, guide
+        self, df: DataFrame, route: PlannedRoute, place: Place | None
+    ) -> tuple[DataFrame, Callable[[], Guide]]:
+        scheme = self._scheme
+        assert isinstance(scheme, Scheme)
+        check_order(df, self.scheme)
+        slots = slot_udf(scheme, route.n_workers, place)
+        ready = with_draws(df, route.names)
+        routed = ready.withColumn(route.slot, slots(key_id(route.columns), F.hash(*route.grouping)))
+        if place is None:
+            return routed, Guide
+        files = StateFiles(place.root)
+        return routed, lambda: Routers(scheme, route.n_workers, files)
 
     def _planned(
-        self, df: DataFrame, route: PlannedRoute, root: str | None
-    ) -> tuple[DataFrame, Guide]:
-        strategy = strategy_of(self._scheme, route.n_workers, self._given_capacities)
+        self, df: DataFrame, route: PlannedRoute, place: Place | None
+    ) -> tuple[DataFrame, Callable[[], Guide]]:
+        strategy = self._strategy(route.n_workers)
         if strategy is None:
             spread = self._scheme_name == "shuffle"
-            return (route.over_all(df) if spread else route.by_hash(df)), Guide()
-        if root is None:
-            plan = route.learned(df, strategy)
-            return route.by_table(df, local_table(df, plan)), Guide()
-        folder = PlanFolder(f"{root}/plans")
-        planning = Planning(strategy, folder, Memory(route.n_workers, self.decay))
-        return route.by_folder(df, folder.root), planning
+            return (route.over_all(df) if spread else route.by_hash(df)), Guide
+        if place is None:
+            table = local_table(df, route.learned(df, strategy), route.names)
+            return route.by_table(df, table), Guide
+
+        def guide() -> Guide:
+            folder = PlanFolder(place.plans)
+            return Planning(strategy, folder, Memory(route.n_workers, self.decay))
+
+        return route.by_table(df, read_plan(df.sparkSession, place, route.names)), guide
 
     def _watched(
         self,
         df: DataFrame,
         route: PlannedRoute,
-        guide: Guide,
-        root: str,
+        guide: Callable[[], Guide],
+        place: Place,
+        *,
         also: str | None = None,
+        latest: Column | None = None,
     ) -> DataFrame:
         """Return the rows, observed, and listen to what is observed from now on."""
-        load = worker_column(route.grouping, F.col(SLOT), route.n_workers)
-        key = F.col(ID) if ID in df.columns else key_id(route.columns)
-        name = f"unskew {self.name} {uuid.uuid4().hex}"
-        homes = {"homes": route.home} if self.planned else {}
-        seen = sampled(df, hot=key, loads=load, **homes)
-        seen = sampled(seen, RARELY, names=name_column(key, route.columns))
-        looking = Watch(guide, route.n_workers, self.metrics, f"{root}/metrics.jsonl", also)
-        watch(df.sparkSession, name, looking)
+        identity = route.names("id")
+        key = F.col(identity) if identity in df.columns else key_id(route.columns)
+        columns = {
+            "hot": key,
+            "loads": worker_column(route.grouping, F.col(route.slot), route.n_workers),
+            **({"homes": route.home} if self.planned else {}),
+            "names": name_column(key, route.columns),
+        }
+        look, name = Look(route.names, columns, latest), f"unskew {self.name} {place.owner}"
+        path = f"{place.root}/metrics.jsonl"
+        watch(
+            df.sparkSession,
+            name,
+            lambda: Watch(guide(), route.n_workers, self.metrics, path, also),
+        )
         planner = isinstance(self._scheme, str)
         few = max(NAMED, PER_WORKER * route.n_workers)
         keys = TRACKED if planner else min(TRACKED, few)
-        return seen.observe(name, *sketches(seen, route.n_workers, keys)).select(df.columns)
+        seen = look.at(df)
+        return look.dropped(seen.observe(name, *look.sketches(route.n_workers, keys)))
 
     @property
     def _scheme_name(self) -> str:
@@ -223,7 +265,11 @@ class Routing:
             raise ValueError(f"{len(given)} capacities for {session} workers: give one for each")
         return session
 
-    def _beside_checkpoint(self) -> str:
+    def _place(self, df: DataFrame, operator: str) -> Place | None:
+        """Return where an operator of a stream keeps its files; None in a batch."""
+        return self._beside_checkpoint(operator) if df.isStreaming else None
+
+    def _beside_checkpoint(self, operator: str) -> Place:
         if self.checkpoint is None:
             raise ValueError(
                 "routing a stream keeps its state beside the query's checkpoint: "
@@ -232,7 +278,7 @@ class Routing:
         # Tasks may run in another folder than the driver.
         local = ":" not in self.checkpoint
         checkpoint = str(Path(self.checkpoint).absolute()) if local else self.checkpoint
-        root = f"{checkpoint}/unskew/{self.name}"
+        root = f"{checkpoint}/unskew/{self.name}/{operator}"
         try:
             check_writable(root)
         except OSError as error:
@@ -240,4 +286,4 @@ class Routing:
                 f"routing a stream keeps its state beside the query's checkpoint, but {root} "
                 f"cannot be written: {error}"
             ) from None
-        return root
+        return Place(root, checkpoint, uuid.uuid4().hex)

@@ -6,9 +6,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from unskew.spark.balancer import Balancer
+from unskew.spark.draws import with_draws
 from unskew.spark.keys import ColumnOrName, key_columns, key_id
 from unskew.spark.metrics import BatchMetrics, HotKey
-from unskew.spark.observed import DRAWN, Observed, drawn, name_column, sampled, sketches
+from unskew.spark.names import Names
+from unskew.spark.observed import Look, Observed, name_column
 
 
 def see_skew(df: DataFrame, *keys: ColumnOrName) -> BatchMetrics:
@@ -19,14 +21,14 @@ def see_skew(df: DataFrame, *keys: ColumnOrName) -> BatchMetrics:
     """
     if df.isStreaming:
         raise ValueError(
-            "see_skew looks at a batch; for a stream: balance = Balancer('key', checkpoint=...), "
-            "balance.route(df, ...), and balance.metrics while the query runs"
+            "see_skew looks at a batch; for a stream use balance.route(df, ...) of a "
+            "balance = Balancer('key', checkpoint=...), and balance.metrics while the query runs"
         )
     columns, n_workers = key_columns(df, keys), Balancer("key").n_workers(df)
     worker, key = F.pmod(F.hash(*columns), F.lit(n_workers)), key_id(columns)
-    seen = df.withColumn(DRAWN, drawn())
-    seen = sampled(seen, hot=key, loads=worker, names=name_column(key, columns))
-    (row,) = seen.agg(*sketches(seen, n_workers)).collect()
+    names = Names.free_in(df)
+    look = Look(names, {"hot": key, "loads": worker, "names": name_column(key, columns)})
+    (row,) = look.at(with_draws(df, names)).agg(*look.sketches(n_workers)).collect()
     batch = Observed.of(row, n_workers)
     hot = [
         HotKey(name, batch.hot[key] / batch.records, [])
@@ -34,4 +36,4 @@ def see_skew(df: DataFrame, *keys: ColumnOrName) -> BatchMetrics:
         if key in batch.hot
     ]
     loads = [round(load) for load in batch.loads]
-    return BatchMetrics(0, batch.records, 0.0, loads, hot, 0, None, 0.0)
+    return BatchMetrics(0, batch.records, 0.0, loads, hot, 0, 0.0)

@@ -15,15 +15,14 @@ from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from unskew.spark.costs import COST, Cost, Meter, with_costs
-from unskew.spark.moving import ARRIVED, SINCE, TO, Held, Orders, Transfer
-from unskew.spark.observed import ID
-from unskew.spark.placement import SLOT
+from unskew.spark.keys import ColumnOrName
+from unskew.spark.moving import ARRIVED, Held, Orders, Transfer
+from unskew.spark.planned import PlannedRoute
 from unskew.spark.tasks import micro_batch, partition_and_batch
 from unskew.spark.whereabouts import MoveLog
 
-ORDERS = "__unskew_orders"
-OURS = (ORDERS, SLOT)
-"""The last columns of the rows that an operator is given: few, as each takes time in each group."""
+OURS = 2
+"""The last columns of the rows that an operator is given: orders and the slot."""
 OF_EXPECTED = ("__unskew_expected", "__unskew_plan_key")
 """Of the state of a key that will come: null if it has."""
 
@@ -131,13 +130,15 @@ class Operator:
         """Whether states can time out, also on their way."""
         return self.timeout != GroupStateTimeout.NoTimeout
 
-    def apply(self, rows: DataFrame, keys: Sequence[str], mode: str) -> DataFrame:
+    def apply(
+        self, rows: DataFrame, keys: Sequence[ColumnOrName], slot: str, mode: str
+    ) -> DataFrame:
         """Return the results, with what keys cost in rows of their own, in the column `COST`."""
         out = StructType([*map(nullable, self.output), StructField(COST, StringType())])
         kept = StructType([*map(nullable, self.state)])
         for name in OF_EXPECTED if self.times_out else ():
             kept.add(name, LongType())
-        grouped = with_orders(rows).groupBy(*keys, SLOT)
+        grouped = rows.groupBy(*keys, slot)
         return grouped.applyInPandasWithState(self.run, out, kept, mode, self.timeout)
 
     def run(
@@ -209,10 +210,20 @@ class Operator:
             group.setTimeoutDuration(max(1, at - group.getCurrentProcessingTimeMs()))
 
 
-def with_orders(rows: DataFrame) -> DataFrame:
-    """Return rows as operators are given them: the user's columns, then `OURS`."""
-    users = (name for name in rows.columns if name not in (ID, SLOT, TO, SINCE))
-    return rows.select(*users, F.concat_ws(",", ID, TO, SINCE).alias(ORDERS), SLOT)
+def with_orders(rows: DataFrame, route: PlannedRoute) -> DataFrame:
+    """Return rows as operators are given them: the user's columns, then `OURS`.
+
+    Few, as each column takes time in each group.
+    """
+    facts = [route.names(what) for what in ("id", "to", "since")]
+    dropped = [route.names(what) for what in ("drawn", "announced")]
+    orders, slot = route.names("orders"), route.names("place")
+    last = {orders: F.concat_ws(",", *facts), slot: F.col(route.slot)}
+    return (
+        rows.withColumns(last)
+        .drop(*facts, *dropped, route.slot)
+        .withColumnRenamed(slot, route.slot)
+    )
 
 
 def taken_orders(
@@ -221,8 +232,8 @@ def taken_orders(
     """Return the key of plans and the orders that rows bring, and the user's columns of them."""
     first = next(chunks)
     # By position: Spark renames columns that begin with an underscore.
-    plan_key, to, since = map(int, first.iat[0, -len(OURS)].split(","))
-    users = (chunk.iloc[:, : -len(OURS)] for chunk in chain([first], chunks))
+    plan_key, to, since = map(int, first.iat[0, -OURS].split(","))
+    users = (chunk.iloc[:, :-OURS] for chunk in chain([first], chunks))
     return plan_key, Orders(to, since), users
 
 

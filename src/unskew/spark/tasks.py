@@ -13,6 +13,15 @@ def partition_and_batch() -> tuple[int, int | None]:
     return context.partitionId(), None if batch is None else int(batch)
 
 
+def query_and_run() -> tuple[str | None, str | None]:
+    """Return the ids of the running task's streaming query and of its run; None for a batch job."""
+    context = TaskContext.get()
+    assert context is not None
+    query = context.getLocalProperty("sql.streaming.queryId")
+    # Spark names the jobs of a query after its run.
+    return query, None if query is None else context.getLocalProperty("spark.jobGroup.id")
+
+
 def micro_batch() -> int:
     """Return the micro-batch of the running task; it must be one of a streaming query."""
     _, batch = partition_and_batch()

@@ -1,0 +1,54 @@
+"""Names of hidden columns, chosen so that they meet no column of the user's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
+
+PREFIX = "__unskew_"
+
+
+@dataclass(frozen=True)
+class Names:
+    """Makes names of hidden columns that are free in some DataFrames, however case is resolved.
+
+    Parameters
+    ----------
+    tag
+        What all of them end with; nothing, unless the user has columns that begin as ours do.
+
+    Examples
+    --------
+    >>> Names()("slot"), Names("_2")("slot")
+    ('__unskew_slot', '__unskew_slot_2')
+    """
+
+    tag: str = ""
+
+    @classmethod
+    def free_in(cls, *dfs: DataFrame) -> Names:
+        """Return names that no column of these has."""
+        taken = {column.casefold() for df in dfs for column in df.columns}
+        taken = {column for column in taken if column.startswith(PREFIX)}
+        tags = ("", *(f"_{n}" for n in range(2, len(taken) + 3)))
+        return cls(next(tag for tag in tags if not taken or (tag and not _ends(taken, tag))))
+
+    def __call__(self, what: str) -> str:
+        """Return the name of the hidden column for this."""
+        return f"{PREFIX}{what}{self.tag}"
+
+
+def _ends(taken: set[str], tag: str) -> bool:
+    return any(column.endswith(tag) for column in taken)
+
+
+def quoted(name: str) -> str:
+    """Return a column's name so that Spark takes it as it is, whatever characters it has.
+
+    Examples
+    --------
+    >>> quoted("a.b`c")
+    '`a.b``c`'
+    """
+    return "`" + name.replace("`", "``") + "`"
