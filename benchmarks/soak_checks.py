@@ -20,7 +20,7 @@ from unskew.spark.online import start
 from unskew.spark.state_files import StateFiles
 from unskew.state import Snapshot
 
-ROUTER = "checkpoint/unskew/router"
+ROUTER = "checkpoint/unskew/router/*"
 
 
 def batches(folder: Path, log: str) -> list[int]:
@@ -86,8 +86,8 @@ def compare_states(folder: Path) -> dict[str, int]:
 
 def moved(folder: Path) -> int:
     """Return how many states left their workers, by the metrics of the query."""
-    path = folder / ROUTER / "metrics.jsonl"
-    lines = path.read_text().splitlines() if path.exists() else []
+    paths = folder.glob(f"{ROUTER}/metrics.jsonl")
+    lines = (line for path in paths for line in path.read_text().splitlines())
     return sum(json.loads(line)["moved_keys"] for line in lines)
 
 
@@ -98,7 +98,7 @@ def _committed(folder: Path) -> list[Path]:
 def router_heights(folder: Path) -> dict[str, int]:
     """Return the last batch that each source knows; in planned mode, the last version."""
     heights = {f"source {source}": max(kept) for source, kept in _kept(folder).items() if kept}
-    plans = [int(p.name) for p in _numbered(folder / ROUTER / "plans")]
+    plans = [int(p.name) for p in _numbered(folder, f"{ROUTER}/plans")]
     return heights | ({"plan": max(plans)} if plans else {})
 
 
@@ -110,29 +110,30 @@ def differing_states(folder: Path, scheme: str, workers: int) -> int:
     """
     given = read_schemes(scheme)[0]
     kept = _kept(folder)
-    mine = StateFiles(str(folder / ROUTER))
+    (router,) = folder.glob(ROUTER)
+    mine = StateFiles(str(router))
     differing = 0
     with TemporaryDirectory() as scratch:
         files = StateFiles(scratch)
         for batch, paths in files_by_batch(folder).items():
             by_size = sorted(paths, key=lambda path: -path.stat().st_size)
             for source, path in enumerate(by_size):
-                router = start(given, workers, source, batch, files)
-                router.route(hash_keys(pq.read_table(path)["key"]))
-                files.save(source, batch, router.snapshot())
+                routing = start(given, workers, source, batch, files)
+                routing.route(hash_keys(pq.read_table(path)["key"]))
+                files.save(source, batch, routing.snapshot())
                 if batch in kept.get(source, []):
-                    differing += not _same(mine.load(source, batch + 1), router.snapshot())
+                    differing += not _same(mine.load(source, batch + 1), routing.snapshot())
     return differing
 
 
 def _kept(folder: Path) -> dict[int, list[int]]:
     """Return the batches whose states are kept, by source."""
-    sources = _numbered(folder / ROUTER)
-    return {int(at.name): [int(p.name) for p in _numbered(at)] for at in sources}
+    sources = _numbered(folder, ROUTER)
+    return {int(at.name): [int(p.name) for p in _numbered(at, ".")] for at in sources}
 
 
-def _numbered(folder: Path) -> list[Path]:
-    return [p for p in folder.glob("*") if p.name.isdigit()]
+def _numbered(folder: Path, within: str) -> list[Path]:
+    return [p for p in folder.glob(f"{within}/*") if p.name.isdigit()]
 
 
 def _same(one: Snapshot | None, other: Snapshot) -> bool:

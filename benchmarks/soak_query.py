@@ -15,7 +15,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from unskew.spark import Balancer
-from unskew.spark import aggregates as agg
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
@@ -86,8 +85,8 @@ def balanced(spark: SparkSession, folder: str, balancer: Balancer) -> DataFrame:
         events(spark, folder).withWatermark("time", f"{WATERMARK_S} seconds"),
         "key",
         window=F.window("time", f"{WINDOW_S} seconds"),
-        n=agg.count(),
-        total=agg.sum("x"),
+        n=F.count("*"),
+        total=F.sum("x"),
     )
 
 

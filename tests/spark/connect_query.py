@@ -25,11 +25,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import benchmarks.restless  # noqa: F401
 
 from unskew.spark import Balancer, combine
-from unskew.spark import aggregates as agg
 
 WORKERS = 4
 FILES = 3
-CHECK = "spark.sql.streaming.statefulOperator.checkCorrectness.enabled"
 
 
 class Total:
@@ -71,12 +69,11 @@ def main() -> None:
 
 def found(spark: SparkSession, folder: str) -> dict[str, Any]:
     spark.conf.set("spark.sql.shuffle.partitions", WORKERS)
-    spark.conf.set(CHECK, "false")
     rows = spark.read.parquet(f"{folder}/in")
     plain = rows.groupBy("key").agg(F.count("*"), F.sum("x"))
     expected = sorted(map(list, plain.collect()))
     results: dict[str, Any] = {"session": type(spark).__module__, "expected": expected}
-    aggregates: dict[str, Any] = {"n": agg.count(), "total": agg.sum("x")}
+    aggregates: dict[str, Any] = {"n": F.count("*"), "total": F.sum("x")}
     for name, mode in (("w-choices", "planned"), ("fish", "online")):
         balanced = Balancer(name, mode=mode).aggregate(rows, "key", **aggregates)
         results[f"batch {mode}"] = sorted(map(list, balanced.collect()))
@@ -84,7 +81,7 @@ def found(spark: SparkSession, folder: str) -> dict[str, Any]:
             spark, folder, name, mode, aggregates
         )
     total = combine(Total(), "x", returns="bigint")
-    balanced = Balancer("shuffle").aggregate(rows, "key", n=agg.count(), total=total)
+    balanced = Balancer("shuffle").aggregate(rows, "key", n=F.count("*"), total=total)
     results["combined"] = sorted(map(list, balanced.collect()))
     results["moving"], results["moved"] = moving(spark, folder)
     names = rows.select("key").distinct().withColumn("name", F.upper("key"))
@@ -120,7 +117,7 @@ def moving(spark: SparkSession, folder: str) -> tuple[list[Any], int]:
     for row in sorted(spark.table("moving").collect(), key=lambda row: row["n"]):
         latest[row["key"]] = list(row)
     exports = [
-        p for p in Path(folder, "moving/unskew/router/moves").glob("*/*") if p.suffix != ".in"
+        p for p in Path(folder).glob("moving/unskew/router/states/moves/*/*") if p.suffix != ".in"
     ]
     return sorted(latest.values()), len(exports)
 
@@ -154,10 +151,10 @@ def streamed(
     latest: dict[str, list[Any]] = {}
     for row in sorted(spark.table(mode).collect(), key=lambda row: row["n"]):
         latest[row["key"]] = list(row)
-    lines = Path(f"{out}/checkpoint/unskew/router/metrics.jsonl")
     found: list[Any] = []
     for _ in range(100):  # listeners hear of a batch later
-        found = [json.loads(at) for at in lines.read_text().splitlines()] if lines.exists() else []
+        files = Path(out).glob("checkpoint/unskew/router/*/metrics.jsonl")
+        found = [json.loads(at) for lines in files for at in lines.read_text().splitlines()]
         if len(found) == FILES:
             break
         time.sleep(0.1)

@@ -80,7 +80,8 @@ def test_a_task_tried_again_gives_the_same_slots(flaky: Path, scheme: str) -> No
 
 def state(run: Path, source: int, batch: int) -> dict[str, bytes]:
     """Return what a router was after a batch."""
-    found = StateFiles(str(run / "checkpoint/unskew/router")).load(source, batch + 1)
+    (folder,) = (run / "checkpoint/unskew/router").iterdir()
+    found = StateFiles(str(folder)).load(source, batch + 1)
     assert found is not None
     return {name: array.tobytes() for name, array in found.items() if name != SECONDS}
 

@@ -179,7 +179,7 @@ def test_two_streams(
     plain = met.select(key.alias("key"), *rest)
     got = [row for row in rows_of(spark.read.parquet(str(tmp_path / "out"))) if "end of" not in row]
     assert got == [row for row in rows_of(plain) if "end of" not in row]
-    folder = tmp_path / "chk/unskew/router"
+    (folder,) = (tmp_path / "chk/unskew/router").iterdir()
     versions = {
         term.version
         for path in (folder / "schedule").iterdir()
@@ -195,7 +195,7 @@ def test_a_stream_and_a_table(spark: SparkSession, data: Path, tmp_path: Path, h
     run(balance.join(stream(spark, data, "clicks"), views, "key", how=how), tmp_path, FILES)
     plain = table(spark, data, "clicks").join(views, ["key"], how)
     assert rows_of(spark.read.parquet(str(tmp_path / "out"))) == rows_of(plain)
-    assert len([*(tmp_path / "chk/unskew/router/plans").iterdir()]) >= 2
+    assert len([*tmp_path.glob("chk/unskew/router/*/plans/*")]) >= 2
 
 
 @pytest.mark.parametrize(

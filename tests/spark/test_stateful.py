@@ -154,7 +154,7 @@ def test_moved_keys_give_the_results_of_plain_spark(
         wait(start(found, sink, checkpoint), lambda batch, stop=stop: batch >= stop - 1)  # type: ignore[misc]
     assert sink.by_key() == plain(spark, tmp_path / "all", tmp_path / "plain", files)
     # By the log: the metrics of a last batch may come after the query has stopped.
-    moves = (checkpoint / "unskew/router/moves").glob("*/*")
+    moves = checkpoint.glob("unskew/router/states/moves/*/*")
     assert sum(path.suffix != ".in" for path in moves) >= least
     # No row waits; batches and files have the same numbers here.
     assert all(number == row["file"] for number, rows in sink.batches.items() for row in rows)
@@ -294,7 +294,7 @@ def test_processors_move_with_all_their_states(spark: SparkSession, tmp_path: Pa
         wait(start(found, sink, tmp_path / name), lambda batch: batch >= 4)
         results.append(sink.by_key())
     assert results[0] == results[1]
-    moves = (tmp_path / "balanced/unskew/router/moves").glob("*/*")
+    moves = tmp_path.glob("balanced/unskew/router/states/moves/*/*")
     assert sum(path.suffix != ".in" for path in moves) > 5
 
 

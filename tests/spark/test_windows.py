@@ -21,7 +21,6 @@ import benchmarks.restless
 
 from unskew.planners import PLANNERS
 from unskew.spark import Balancer
-from unskew.spark import aggregates as agg
 from unskew.spark.schedule import BEGIN, Schedule, ScheduleError, Term
 
 assert benchmarks.restless.Restless.name in PLANNERS
@@ -84,7 +83,7 @@ def test_windows_keep_their_plans(spark: SparkSession, tmp_path: Path, length: s
             .withWatermark("time", "30 seconds")
         )
         balance = Balancer("restless", checkpoint=str(checkpoint))
-        found = balance.aggregate(events, "key", window=window, middle=median, n=agg.count())
+        found = balance.aggregate(events, "key", window=window, middle=median, n=F.count("*"))
         assert found.columns == ["window", "key", "middle", "n"]
         run(found, checkpoint, tmp_path / "out", stop)
     rows = spark.read.parquet(str(tmp_path / "out")).collect()
@@ -92,27 +91,13 @@ def test_windows_keep_their_plans(spark: SparkSession, tmp_path: Path, length: s
     kept = events.where("key IS NULL OR key != 'end'")
     plain = kept.groupBy(window, "key").agg(median.alias("middle"), F.count("*").alias("n"))
     assert sorted(map(str, rows)) == sorted(map(str, plain.collect()))
-    served = [*map(terms, (checkpoint / "unskew/router/schedule").iterdir())]
+    served = [*map(terms, checkpoint.glob("unskew/router/windows-*/schedule/*"))]
     assert len({term.version for several in served for term in several}) >= 4
     assert max(map(len, served)) >= 2
 
 
 def terms(path: Path) -> list[Term]:
     return Schedule(str(path.parent.parent), 0).terms(int(path.name), 0)
-
-
-def test_windows_that_grow_are_refused(spark: SparkSession) -> None:
-    events = spark.readStream.format("rate").load().withWatermark("timestamp", "1 minute")
-    balance = Balancer("mixed", checkpoint="/tmp/unused")
-    with pytest.raises(
-        ValueError, match=r"give a window of fixed length.*use apply_in_pandas_with"
-    ):
-        balance.aggregate(
-            events,
-            "value",
-            window=F.session_window("timestamp", "5 seconds"),
-            middle=F.median("value"),
-        )
 
 
 def test_a_plan_holds_for_what_nobody_has_seen(

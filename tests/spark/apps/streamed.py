@@ -14,7 +14,6 @@ from pyspark.sql import DataFrame, SparkSession
 
 from unskew.apps import App
 from unskew.spark import Balancer
-from unskew.spark.running import CHECK
 
 SCHEMES = [
     pytest.param("key", "planned", marks=pytest.mark.full),
@@ -39,7 +38,6 @@ def streamed(
     **options: Any,
 ) -> pd.DataFrame:
     """Return the latest row of each key of an application's result."""
-    spark.conf.set(CHECK, "false")
     (folder / "in").mkdir(parents=True)
     for i, table in enumerate(batches):
         pq.write_table(table, folder / f"in/{i:03d}.parquet")
@@ -67,7 +65,6 @@ def streamed(
         .start()
     )
     query.awaitTermination()
-    spark.conf.unset(CHECK)
     every = pd.concat(found, ignore_index=True)
     # A window is a Row, which can be hashed, but not by pandas' fast way.
     key = every[list(app.keys)].astype(str).agg("|".join, axis=1)

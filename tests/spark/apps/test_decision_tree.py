@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from spark.apps.streamed import streamed, tables
 from unskew.apps.decision_tree import DECISION_TREE, KEYS, DecisionTree, Node
 from unskew.apps.histogram import Histogram
-from unskew.spark import Balancer
+from unskew.spark import SLOT, Balancer
 from unskew.workloads import Zipf
 
 RECORDS = 1200
@@ -109,8 +109,8 @@ def test_workers_keep_fewer_histograms_than_by_shuffle(
     keys = rows.select(*KEYS).distinct().count()
     kept = {}
     for scheme in ("key", "pkg", "shuffle"):
-        parts = Balancer(scheme).partials(rows, *KEYS, histogram=whole.made())
-        kept[scheme] = parts.count()
+        routed = Balancer(scheme).route(rows, *KEYS)
+        kept[scheme] = routed.select(*KEYS, SLOT).distinct().count()
     rows.unpersist()
     assert kept["key"] == keys
     assert keys < kept["pkg"] <= 2 * keys

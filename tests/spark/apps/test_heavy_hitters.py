@@ -17,6 +17,7 @@ from spark.apps.streamed import streamed, tables
 from unskew.apps.heavy_hitters import HEAVY_HITTERS
 from unskew.spark import Balancer
 from unskew.spark.by_worker import Reach, by_worker
+from unskew.spark.places import operator_name
 from unskew.spark.planned import plan_key
 from unskew.spark.plans import PlanFolder, SplitPlan
 from unskew.workloads import Zipf
@@ -34,7 +35,8 @@ def split_hottest(spark: SparkSession, checkpoint: Path) -> None:
     hottest = spark.sql("SELECT 'item1' AS item").select(plan_key([F.col("item")]).alias("key"))
     key = hottest.toArrow()["key"][0].as_py() % 2**64
     plan = SplitPlan.of(WORKERS, [(key, worker) for worker in range(WORKERS)], 1, "test")
-    PlanFolder(f"{checkpoint}/unskew/router/plans").save(plan)
+    place = operator_name("route", "item")
+    PlanFolder(f"{checkpoint}/unskew/router/{place}/plans").save(plan)
 
 
 @pytest.fixture(scope="module")

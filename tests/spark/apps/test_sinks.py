@@ -14,7 +14,6 @@ from unskew.apps import APPS
 from unskew.apps.run import Job, run
 from unskew.apps.sinks import flattened, open_sink
 from unskew.spark import Balancer
-from unskew.spark.running import CHECK
 from unskew.workloads import Zipf
 
 RECORDS = 3000
@@ -73,12 +72,10 @@ def test_results_can_be_persisted(spark: SparkSession, tmp_path: Path) -> None:
         counts.extend([batch.count(), batch.select("symbol").distinct().count()])
         batch.unpersist()
 
-    spark.conf.set(CHECK, "false")
     prices = job.app.query(job.source(spark, tmp_path).rows, balance)
     writer = prices.writeStream.foreachBatch(twice).outputMode("update")
     writer = writer.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True)
     writer.start().awaitTermination()
-    spark.conf.unset(CHECK)
     assert counts == [len(exact())] * 2
 
 

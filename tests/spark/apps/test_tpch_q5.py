@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
 
@@ -17,8 +18,10 @@ from pyspark.sql import functions as F
 from spark.apps.streamed import streamed, tables
 from unskew.apps.base import START_US
 from unskew.apps.tpch_q5 import TPCH_Q5
-from unskew.apps.tpch_tables import NUMBERS, static_tables
+from unskew.apps.tpch_tables import NUMBERS, SEASON_S, static_tables
 from unskew.spark.checkpoint import PARTITIONS
+from unskew.spark.joins import Times
+from unskew.spark.places import operator_name
 from unskew.spark.planned import plan_key
 from unskew.spark.plans import PlanFolder, SplitPlan
 from unskew.spark.schedule import Schedule, Term
@@ -66,7 +69,9 @@ def workers(spark: SparkSession) -> Iterator[int]:
 
 def split_hottest(spark: SparkSession, checkpoint: Path, workers: int) -> Schedule:
     """Have a plan from the first row on, as if a batch before the first had been reported."""
-    root = f"{checkpoint}/unskew/router"
+    times = Times("ordered", "sold", timedelta(0), timedelta(seconds=SEASON_S))
+    place = operator_name("join", "inner", "right", times, "orderkey")
+    root = f"{checkpoint}/unskew/router/{place}"
     key = spark.range(1, 2).select(plan_key([F.col("id")]).alias("key")).toArrow()["key"][0].as_py()
     pairs = [(key % 2**64, worker) for worker in range(workers)]
     PlanFolder(f"{root}/plans").save(SplitPlan.of(workers, pairs, VERSION, "test"))
