@@ -25,7 +25,7 @@ ROUTER = "checkpoint/unskew/router/*"
 
 def batches(folder: Path, log: str) -> list[int]:
     """Return the batches in a log of the checkpoint: ``offsets`` planned, ``commits`` done."""
-    return sorted(int(p.name) for p in _numbered(folder / "checkpoint" / log))
+    return sorted(int(p.name) for p in _numbered(folder, f"checkpoint/{log}"))
 
 
 def files_by_batch(folder: Path) -> dict[int, list[Path]]:

@@ -307,7 +307,6 @@ def test_the_example_of_the_readme(spark: SparkSession, folder: Path, tmp_path: 
 
 def test_names_and_kinds_of_aggregates_are_checked(spark: SparkSession, folder: Path) -> None:
     df, balance = spark.read.parquet(str(folder)), Balancer("pkg")
-    n = F.count("*")
     anything: Any = 7
     refused(lambda: balance.aggregate(df, "key"), ValueError, "at least one aggregate")
     refused(lambda: balance.aggregate(df, "key", n=anything), TypeError, "n=7 is no aggregate")
