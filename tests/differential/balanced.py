@@ -64,7 +64,7 @@ def _two_windows(balance: Balancer, case: Case, sides: Sequence[DataFrame]) -> D
 
 
 def _combine(balance: Balancer, case: Case, sides: Sequence[DataFrame]) -> DataFrame:
-    measures = {}
+    measures: dict[str, Any] = {}
     for m in case.measures:
         columns = [F.col(quoted(name)) for name in m.columns]
         measures[m.name] = combine(repr_combiner(), *columns, returns="array<string>")
@@ -78,7 +78,8 @@ def _join(balance: Balancer, case: Case, sides: Sequence[DataFrame]) -> DataFram
     if case.window is not None:
         options["times"] = time_column(case, 0), time_column(case, 1)
         options["within"] = LEAST, MOST
-    return balance.join(*sides, *names, **options)
+    left, right = sides
+    return balance.join(left, right, *names, **options)
 
 
 def _route(balance: Balancer, case: Case, sides: Sequence[DataFrame]) -> DataFrame:

@@ -88,12 +88,20 @@ def short(error: Exception | None) -> str:
 def conditions(error: Exception) -> set[str]:
     """Return the names by which Spark knows an error and its causes."""
     names = set(re.findall(r"\[([A-Z][A-Z0-9_.]{5,})\]", str(error)))
-    return {name.partition(".")[0] for name in names} - {"STREAM_FAILED", "FOREACH_BATCH_USER_FUNCTION_ERROR"}
+    return {name.partition(".")[0] for name in names} - {
+        "STREAM_FAILED",
+        "FOREACH_BATCH_USER_FUNCTION_ERROR",
+    }
 
 
-def kind_of(message: str) -> str:
+def kind_of(case: Case, message: str) -> str:
     """Return a message without what is particular to a case: quoted parts, names and numbers."""
-    message = re.sub(r"'[^']*'|\"[^\"]*\"|`[^`]*`", "'…'", message)
+    message = re.sub(r"'[^']*'|\"[^\"]*\"|`[^`]*`", "…", message)
+    names = {name for table in case.tables for name in table.names} | {case.scheme, "noise"}
+    names |= {measure.name for measure in case.measures}
+    for name in sorted(names, key=len, reverse=True):
+        message = re.sub(rf"(?<!\w){re.escape(name)}(?!\w)", "…", message)
+    message = re.sub(r"…(, …)+", "…", message)
     return re.sub(r"\d+", "0", message)[:110]
 
 
@@ -107,8 +115,9 @@ def _described(case: Case, schema: StructType) -> list[tuple[str, Any]]:
 def _compare_rows(case: Case, plain: Outcome, balanced: Outcome) -> Verdict:
     assert plain.schema is not None
     shape = Shape.of(case, plain.schema)
-    ours, theirs = ([*map(shape.split, batch)] for batch in _batches(case, balanced)), (
-        [*map(shape.split, batch)] for batch in _batches(case, plain)
+    ours, theirs = (
+        ([*map(shape.split, batch)] for batch in _batches(case, balanced)),
+        ([*map(shape.split, batch)] for batch in _batches(case, plain)),
     )
     pairs = [*ours], [*theirs]
     if len(pairs[0]) != len(pairs[1]):
@@ -158,7 +167,9 @@ class Shape:
     def split(self, row: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return the exact and the rounded values of a row, in one form each."""
         exact = tuple(
-            canonical(value, at in self.lists) for at, value in enumerate(row) if at not in self.rounded
+            canonical(value, at in self.lists)
+            for at, value in enumerate(row)
+            if at not in self.rounded
         )
         return exact, tuple(canonical(row[at]) for at in self.rounded)
 
@@ -168,7 +179,9 @@ class Shape:
         if [row[0] for row in mine] != [row[0] for row in wanted]:
             more = [row for row in map(repr, mine) if row not in {*map(repr, wanted)}]
             less = [row for row in map(repr, wanted) if row not in {*map(repr, mine)}]
-            return f"{len(wanted)} rows, balanced {len(mine)}; plain {less[:3]}, balanced {more[:3]}"
+            return (
+                f"{len(wanted)} rows, balanced {len(mine)}; plain {less[:3]}, balanced {more[:3]}"
+            )
         for ours, theirs in zip(mine, wanted, strict=True):
             for a, b, scale in zip(ours[1], theirs[1], self.rounded.values(), strict=True):
                 if not _near(a, b, scale):

@@ -89,7 +89,9 @@ def random_batch(rng: Random) -> Case:
         measures=random_measures(rng, columns, names[-1], functions),
         settings=settings,
         ready_made=ready,
-        layout=rng.choice(("straight", "straight", f"repartition {rng.randint(1, 4)}", "coalesce 1")),
+        layout=rng.choice(
+            ("straight", "straight", f"repartition {rng.randint(1, 4)}", "coalesce 1")
+        ),
         fault=rng.choice(("before", "behind")) if rng.random() < 0.03 else "",
         ordered=rng.random() < 0.1,
         noise=rng.random() < 0.05,
@@ -147,7 +149,7 @@ def converted(old: Kind, new: Kind, value: Any) -> Any:
     """Return a value of one type as one of the other of a pair."""
     if value is None or old == new:
         return value
-    if isinstance(old, tuple):
+    if isinstance(old, tuple) or isinstance(new, tuple):
         kinds = old[1:] * len(value) if old[0] == "array" else old[1:]
         others = new[1:] * len(value) if new[0] == "array" else new[1:]
         return tuple(converted(*each) for each in zip(kinds, others, value, strict=True))
@@ -190,7 +192,7 @@ def random_sides(rng: Random, names: list[str], n_keys: int) -> tuple[Table, Tab
             old, new = (("array", old), ("array", new))
         elif rng.random() < 0.2:
             old, new = (("struct", "int", old), ("struct", "int", new))
-        kinds.append((old, new) if rng.random() < 0.5 or old == new else (old, new))
+        kinds.append((old, new))
     first = [random_column(rng, old, 60, True)[0] for old, _ in kinds]
     tames = [[None if _too_large(v) else v for v in column] for column in first]
     other = names[n_keys + 1].swapcase() if rng.random() < 0.2 else names[n_keys + 2]

@@ -16,7 +16,7 @@ from differential.generate import (
     random_table,
     random_window,
 )
-from differential.measures import READY, random_measures
+from differential.measures import READY, STREAMABLE, random_measures
 from differential.settings import random_settings
 from differential.values import MOMENT_US
 
@@ -52,13 +52,14 @@ def basis(rng: Random, names: list[str] | None = None) -> tuple[Case, Table]:
     table, columns = random_table(rng, names, n_keys, rng.choice((0, 8, 40, 120, 250)), stream=True)
     scheme, mode = random_stream_scheme(rng)
     ready = rng.random() < 0.5
+    functions = tuple(f for f in STREAMABLE if not ready or f in READY)
     case = Case(
         operator="aggregate",
         tables=(in_batches(rng, table),),
         keys=tuple(random_key(rng, name, sensitive) for name in names[:n_keys]),
         scheme=scheme,
         mode=mode,
-        measures=random_measures(rng, columns, names[-1], READY if ready else ()),
+        measures=random_measures(rng, columns, names[-1], functions),
         settings=settings,
         ready_made=ready,
         output=rng.choice(("update", "update", "complete")),

@@ -28,7 +28,25 @@ READY = (
     *("count_distinct", "approx_count_distinct"),
 )
 """Aggregates that unskew has ready-made."""
-NAMES = ("n", "total", "Total", "n__0", "__unskew_records", "sum(x)", "Slot", "left", "x.y", "a", "b")
+STREAMABLE = (
+    *("count_star", "count", "sum", "avg", "try_sum", "min", "max", "collect_list", "collect_set"),
+    *("approx_count_distinct", "median", "percentile_approx", "stddev", "var_pop", "bool_or"),
+    *("bool_and", "count_if", "bit_xor", "spread", "max_by", "min_by", "covar_samp", "corr"),
+)
+"""Aggregates that Spark has in streams: those that are not distinct."""
+NAMES = (
+    "n",
+    "total",
+    "Total",
+    "n__0",
+    "__unskew_records",
+    "sum(x)",
+    "Slot",
+    "left",
+    "x.y",
+    "a",
+    "b",
+)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,23 @@ BITS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64, MONTHS: 32}
 DAY_US = 86_400_000_000
 FIRST_DAY, LAST_DAY = -719_162, 2_932_896
 """The first of January of year 1 and the last of December of year 9999, in days since 1970."""
-WORDS = ("", " ", "a", "A", "b", "é", "e\u0301", "ß", "日本", "😀", "null", "x" * 40, "a.b", "'", "\\")
+WORDS = (
+    "",
+    " ",
+    "a",
+    "A",
+    "b",
+    "é",
+    "e\u0301",
+    "ß",
+    "日本",
+    "😀",
+    "null",
+    "x" * 40,
+    "a.b",
+    "'",
+    "\\",
+)
 MOMENT_US = 1_767_225_600_000_000
 
 
@@ -60,7 +76,9 @@ def _atom(rng: Random, kind: str, wild: bool) -> Any:
         return _float(rng, kind, wild)
     if kind in DECIMALS:
         digits, scale = precision(kind)
-        whole = rng.choice((10**digits - 1, 10 ** (digits - 1), 0)) if wild else rng.randint(-99, 99)
+        whole = (
+            rng.choice((10**digits - 1, 10 ** (digits - 1), 0)) if wild else rng.randint(-99, 99)
+        )
         return f"{whole}e-{scale}"
     if kind == "string":
         return rng.choice(WORDS)
