@@ -115,11 +115,10 @@ def _described(case: Case, schema: StructType) -> list[tuple[str, Any]]:
 def _compare_rows(case: Case, plain: Outcome, balanced: Outcome) -> Verdict:
     assert plain.schema is not None
     shape = Shape.of(case, plain.schema)
-    ours, theirs = (
-        ([*map(shape.split, batch)] for batch in _batches(case, balanced)),
-        ([*map(shape.split, batch)] for batch in _batches(case, plain)),
-    )
-    pairs = [*ours], [*theirs]
+    pairs = [
+        _batches(case, [[*map(shape.split, batch)] for batch in outcome.batches])
+        for outcome in (balanced, plain)
+    ]
     if len(pairs[0]) != len(pairs[1]):
         counts = [[len(batch) for batch in each] for each in pairs]
         return Verdict("rows", f"rows by batch: plain {counts[1]}, balanced {counts[0]}")
@@ -133,14 +132,15 @@ def _compare_rows(case: Case, plain: Outcome, balanced: Outcome) -> Verdict:
     return Verdict("same")
 
 
-def _batches(case: Case, outcome: Outcome) -> list[list[tuple[Any, ...]]]:
+def _batches(case: Case, batches: list[list[Any]]) -> list[list[Any]]:
     """Return the batches that can be compared: all as one, or those in which something came."""
     if case.output in ("", "append"):
-        return [[row for batch in outcome.batches for row in batch]]
-    kept = [batch for batch in outcome.batches if batch]
+        return [[row for batch in batches for row in batch]]
+    kept = [batch for batch in batches if batch]
     if case.output == "update":
         return kept
     # In complete mode a batch without rows gives the same table again.
+    kept = [sorted(batch, key=repr) for batch in kept]
     return [batch for i, batch in enumerate(kept) if i == 0 or batch != kept[i - 1]]
 
 
