@@ -53,7 +53,7 @@ def compare(case: Case, plain: Outcome, balanced: Outcome) -> Verdict:
     if plain.error is not None:
         return _failed(plain.error, balanced)
     if balanced.error is not None:
-        return _refused(balanced)
+        return refused(balanced)
     assert plain.schema is not None
     assert balanced.schema is not None
     ours, theirs = (_described(case, s) for s in (balanced.schema, plain.schema))
@@ -72,7 +72,8 @@ def _failed(error: Exception, balanced: Outcome) -> Verdict:
     return Verdict("both fail", short(error))
 
 
-def _refused(balanced: Outcome) -> Verdict:
+def refused(balanced: Outcome) -> Verdict:
+    """Return whether an error is a refusal: raised before anything ran, and naming a way out."""
     error = balanced.error
     refusal = isinstance(error, ValueError | TypeError | NotImplementedError)
     if not refusal or isinstance(error, PySparkException) or balanced.built:

@@ -188,9 +188,9 @@ def random_sides(rng: Random, names: list[str], n_keys: int) -> tuple[Table, Tab
         old, new = rng.choice(PAIRS)  # type: Kind, Kind
         if rng.random() < 0.4:
             new = old = random_kind(rng)
-        elif rng.random() < 0.2:
+        elif rng.random() < 0.2 and new != "string":
             old, new = (("array", old), ("array", new))
-        elif rng.random() < 0.2:
+        elif rng.random() < 0.2 and new != "string":
             old, new = (("struct", "int", old), ("struct", "int", new))
         kinds.append((old, new))
     first = [random_column(rng, old, 60, True)[0] for old, _ in kinds]

@@ -18,6 +18,7 @@ from differential.generate import (
 )
 from differential.measures import READY, STREAMABLE, random_measures
 from differential.settings import random_settings
+from differential.tables import RIGHT
 from differential.values import MOMENT_US
 
 PLANNED = ("restless", "restless", "w-choices", "d-choices", "fish", "dstream", "shuffle", "mixed")
@@ -141,7 +142,7 @@ def joined(rng: Random) -> Case:
 
 def _of_two_streams(rng: Random, case: Case, right: Table) -> Case:
     left = with_times(rng, case.tables[0], TIME)
-    rights = with_times(rng, in_batches(rng, right), f"{TIME} too")
+    rights = with_times(rng, in_batches(rng, right), f"{TIME}{RIGHT}")
     far = MOMENT_US + 10**10  # so that rows without a match come out
     ends = [
         replace(table, batches=(*table.batches, ((*(None,) * (len(table.fields) - 1), far),)))

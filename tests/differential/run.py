@@ -13,7 +13,7 @@ from pyspark.sql.types import ArrayType
 
 from differential.balanced import ALLOW, balanced_query
 from differential.case import Case
-from differential.compare import Outcome, Verdict, compare
+from differential.compare import Outcome, Verdict, compare, refused
 from differential.plain import plain_query
 from differential.session import applied, scratch_folder
 from differential.tables import batch_frame, stream_frame, write_file
@@ -24,25 +24,27 @@ Query = Callable[[], DataFrame]
 
 def judge(spark: SparkSession, case: Case) -> Verdict:
     """Return whether the balanced query of a case gives what the plain one does."""
-    plain, balanced = outcomes(spark, case)
-    return compare(case, plain, balanced)
+    folder = scratch_folder()
+    try:
+        with applied(spark, case.settings | (ALLOW if case.stream else {})):
+            balanced = run(spark, case, folder / "balanced", balanced=True)
+            # A proper refusal is well, whatever the plain query gives.
+            verdict = refused(balanced)
+            if verdict.kind == "refused":
+                return verdict
+            return compare(case, run(spark, case, folder / "plain", balanced=False), balanced)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
-def outcomes(spark: SparkSession, case: Case) -> tuple[Outcome, Outcome]:
-    """Return what the plain and the balanced query of a case give."""
-    with applied(spark, case.settings | (ALLOW if case.stream else {})):
-        if not case.stream:
-            sides = [batch_frame(spark, case, i) for i in range(len(case.tables))]
-            return (
-                run_batch(lambda: plain_query(case, sides)),
-                run_batch(lambda: balanced_query(case, sides, None)),
-            )
-        folder = scratch_folder()
-        try:
-            plain = run_stream(spark, case, folder / "plain", balanced=False)
-            return plain, run_stream(spark, case, folder / "balanced", balanced=True)
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
+def run(spark: SparkSession, case: Case, folder: Path, balanced: bool) -> Outcome:
+    """Return what the plain or the balanced query of a case gives."""
+    if case.stream:
+        return run_stream(spark, case, folder, balanced)
+    sides = [batch_frame(spark, case, i) for i in range(len(case.tables))]
+    if balanced:
+        return run_batch(lambda: balanced_query(case, sides, None))
+    return run_batch(lambda: plain_query(case, sides))
 
 
 def run_batch(query: Query) -> Outcome:

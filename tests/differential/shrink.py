@@ -9,6 +9,7 @@ from typing import Any
 
 from differential.case import Case, Key, Rows, Table
 from differential.settings import PARTITIONS
+from differential.tables import RIGHT
 
 FEW = 12
 """From this many rows on, rows are left out one by one."""
@@ -117,7 +118,7 @@ def _with_table(case: Case, at: int, table: Table) -> Case:
 
 def _plain_names(case: Case) -> Iterator[Case]:
     """Yield cases in which one column or result has an ordinary name."""
-    times = {f"{case.window.time}{more}" for more in ("", " too")} if case.window else set()
+    times = {f"{case.window.time}{more}" for more in ("", RIGHT)} if case.window else set()
     names = {name for table in case.tables for name in table.names} - times
     for number, name in enumerate(sorted(names)):
         if not _ordinary(name):

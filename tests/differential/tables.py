@@ -16,6 +16,8 @@ from differential.case import Case, Rows, Table
 from differential.kinds import MONTHS, arrow_type, arrow_value, spark_type
 
 NOISE = "noise"
+RIGHT = "_right"
+"""Ends the name of the event time of the right side of a join."""
 
 
 def quoted(name: str) -> str:
@@ -91,4 +93,4 @@ def stream_frame(spark: SparkSession, case: Case, number: int, folder: Path) -> 
 def time_column(case: Case, number: int) -> str:
     """Return the event time of a table: for a join, the right side has its own."""
     assert case.window is not None
-    return case.window.time if number == 0 else f"{case.window.time} too"
+    return case.window.time if number == 0 else f"{case.window.time}{RIGHT}"

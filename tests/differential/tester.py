@@ -36,7 +36,7 @@ def random_case(kind: str, seed: int, number: int) -> Case:
 
 @dataclass(frozen=True)
 class Difference:
-    """A case that differs, before and after it was shrunk."""
+    """A case that differs, its number, and how long it took."""
 
     number: int
     case: Case
