@@ -71,7 +71,7 @@ def basis(rng: Random, names: list[str] | None = None) -> tuple[Case, Table]:
 
 def in_batches(rng: Random, table: Table) -> Table:
     """Return a table of one batch divided into several, one of them sometimes empty."""
-    (rows,), n = table.batches, rng.randint(3, 6)
+    (rows,), n = table.batches, rng.choice((3, 3, 4, 4, 5, 6))
     cuts = sorted(rng.choices(range(len(rows) + 1), k=n - 1))
     ends = zip([0, *cuts], [*cuts, len(rows)], strict=True)
     return replace(table, batches=tuple(rows[start:end] for start, end in ends))

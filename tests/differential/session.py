@@ -41,7 +41,8 @@ def start_session(folder: Path) -> SparkSession:
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("OFF")
-    logging.getLogger("DataFrameQueryContextLogger").setLevel(logging.CRITICAL)
+    for noisy in ("DataFrameQueryContextLogger", "unskew.spark"):
+        logging.getLogger(noisy).setLevel(logging.CRITICAL)
     return session
 
 
