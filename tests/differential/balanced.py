@@ -23,8 +23,6 @@ from differential.stateful import OUTPUT, STATE, adding
 from differential.tables import quoted, time_column
 from unskew.spark import Balancer, aggregates, combine
 
-ALLOW = {"spark.sql.streaming.statefulOperator.checkCorrectness.enabled": "false"}
-"""Settings that a running aggregate asks for."""
 READY_MADE = {"count_star": "count", "avg": "mean"}
 SLOT = "slot"
 

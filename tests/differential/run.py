@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType
 
-from differential.balanced import ALLOW, balanced_query
+from differential.balanced import balanced_query
 from differential.case import Case
 from differential.compare import Outcome, Verdict, compare, refused
 from differential.plain import plain_query
@@ -26,7 +26,7 @@ def judge(spark: SparkSession, case: Case) -> Verdict:
     """Return whether the balanced query of a case gives what the plain one does."""
     folder = scratch_folder()
     try:
-        with applied(spark, case.settings | (ALLOW if case.stream else {})):
+        with applied(spark, case.settings):
             balanced = run(spark, case, folder / "balanced", balanced=True)
             # A proper refusal is well, whatever the plain query gives.
             verdict = refused(balanced)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from differential.balanced import ALLOW
 from differential.case import Case, Key, Measure, Rows, Table
 from differential.kinds import sql_value
 from differential.tables import NOISE, quoted, time_column
@@ -47,7 +46,7 @@ class Reprs:
 def script(case: Case, title: str) -> str:
     """Return a script that prints what the plain and the balanced query give."""
     text = HEAD.format(title=title.replace("\\", "/").replace('"', "'"))
-    for name, value in (case.settings | (ALLOW if case.stream else {})).items():
+    for name, value in case.settings.items():
         text += f"spark.conf.set({name!r}, {value!r})\n"
     if case.operator == "combine":
         text += REPRS

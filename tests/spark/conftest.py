@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
@@ -15,6 +16,8 @@ WORKERS = 8
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     os.environ["PYSPARK_PYTHON"] = sys.executable
+    # Workers import the modules of functions that tests define.
+    os.environ["PYTHONPATH"] = str(Path(__file__).parents[1])
     settings = {
         "spark.sql.shuffle.partitions": WORKERS,
         "spark.sql.adaptive.enabled": "false",

@@ -22,7 +22,7 @@ VALUES = {
     "wide": "cast(cast(id AS decimal(29,0)) * 123456789012345678 / 7 AS decimal(29,9))",
     "widest": "cast(cast(id AS decimal(38,0)) * 1234567890123456789012 AS decimal(38,10))",
     "overflowing": "cast('99999999999999999999999999999999999999' AS decimal(38,0))",
-    "real": "cast(id AS float) / 3",
+    "real": "cast(id AS float) / 4",
     "months": "make_ym_interval(0, cast(id AS int))",
     "days": "make_dt_interval(cast(id AS int), 1, 1, 0.5)",
 }

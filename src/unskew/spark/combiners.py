@@ -159,11 +159,14 @@ class Combining:
         merged = _keep_merged(some.where(F.col(self._part(0)).isNotNull()), text, functions)
         keyed = key_fields(F.col(text), [field.dataType for field in self.fields])
         group = [c.alias(field.name) for c, field in zip(keyed, self.fields, strict=True)]
+        # A Python UDF cannot read the rows of applyInPandasWithState as they are, but exploded ones.
+        known = self.names("known")
+        made = merged.select(text, F.explode(F.array(F.struct(*parts))).alias(known))
         results = [
-            combined.result(F.array(part)).alias(name)
+            combined.result(F.array(F.col(known)[part])).alias(name)
             for name, (part, combined) in zip(aggregates, parts.items(), strict=True)
         ]
-        return merged.select(*group, *results)
+        return made.select(*group, *results)
 
     def _accumulated(self, rows: DataFrame, parts: Mapping[str, Combined]) -> DataFrame:
         """Return the rows with the text of their group, and accumulators of chunks of them."""

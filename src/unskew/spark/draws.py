@@ -93,7 +93,7 @@ def keeps_order(df: DataFrame) -> bool:
 
 
 def _ordered(line: str) -> bool:
-    operator = re.match(r"[\s:+\-]*'?(\w+)", line)
+    operator = re.match(r"[\s:+\-~]*'?(\w+)", line)  # "~" marks streams
     return operator is not None and (
         operator[1] in ORDERED and not any(source in line for source in UNORDERED_SOURCES)
     )

@@ -184,10 +184,7 @@ class SkewJoin:
             for side, df in sides.items()
         }
         kept = "right" if kind == "right" else "left"
-        columns = [
-            (found[kept].columns[i], sides["left"].columns[j])
-            for i, j in zip(at[kept], at["left"], strict=True)
-        ]
+        columns = [(found[kept].columns[i], sides[kept].columns[i]) for i in at[kept]]
         for side, df in sides.items():
             if side == "left" or kind not in ("semi", "anti"):
                 rest = enumerate(zip(found[side].columns, df.columns, strict=True))

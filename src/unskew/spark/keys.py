@@ -73,7 +73,7 @@ def key_columns(df: DataFrame, keys: Iterable[ColumnOrName]) -> list[Column]:
 def _check_there(df: DataFrame, name: str) -> None:
     try:
         df.select(name).schema  # noqa: B018 (Connect resolves names when it is asked)
-    except AnalysisException as error:
+    except AnalysisException:
         if name in df.columns:
             raise ValueError(
                 f"{name!r} is a column, but not as Spark reads that name: give it as "
@@ -87,11 +87,9 @@ def _check_there(df: DataFrame, name: str) -> None:
                 f"{name!r} may be any of {', '.join(same)}: rename all but one, or set {CASE}"
             ) from None
         hint = did_you_mean(name.partition(".")[0], df.columns)
-        if hint or name.partition(".")[0] not in df.columns:
-            raise ValueError(
-                f"no column {name!r}{hint}: there are {', '.join(df.columns)}; give one of these"
-            ) from None
-        raise ValueError(f"no column {name!r}; use one that is there: {error}") from None
+        raise ValueError(
+            f"no column {name!r}{hint}: there are {', '.join(df.columns)}; give one of these"
+        ) from None
 
 
 def check_free(df: DataFrame, name: str, way_out: str) -> None:
