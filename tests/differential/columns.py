@@ -84,7 +84,7 @@ def repr_column(columns: Iterable[str]) -> Column:
         return sorted(repr(row[0] if len(row) == 1 else tuple(row)) for row in rows)
 
     structs = F.collect_list(F.struct(*(F.col(quoted(name)) for name in columns)))
-    return F.udf(look, "array<string>")(structs)
+    return F.udf(look, "array<string>", useArrow=False)(structs)
 
 
 def flaky() -> Column:
@@ -99,4 +99,4 @@ def flaky() -> Column:
         return True
 
     # A constant: streams take no expression that depends on the partition.
-    return F.udf(hold, "boolean")(F.lit(1))
+    return F.udf(hold, "boolean", useArrow=False)(F.lit(1))

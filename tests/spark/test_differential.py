@@ -30,13 +30,11 @@ CASE = Case(
 SCHEMA = StructType().add("k", StringType()).add("n", LongType()).add("total", DoubleType())
 
 
-@pytest.mark.filterwarnings("ignore:Cannot infer the eval type")
 @pytest.mark.parametrize("number", range(BATCHES))
 def test_batches_give_what_plain_ones_do(spark: SparkSession, number: int) -> None:
     check(spark, random_case("batch", SEED, number))
 
 
-@pytest.mark.filterwarnings("ignore:Cannot infer the eval type")
 @pytest.mark.parametrize("number", range(STREAMS))
 def test_streams_give_what_plain_ones_do(spark: SparkSession, number: int) -> None:
     check(spark, random_case("stream", SEED, number))

@@ -159,7 +159,7 @@ class Combining:
         merged = _keep_merged(some.where(F.col(self._part(0)).isNotNull()), text, functions)
         keyed = key_fields(F.col(text), [field.dataType for field in self.fields])
         group = [c.alias(field.name) for c, field in zip(keyed, self.fields, strict=True)]
-        # A Python UDF cannot read the rows of applyInPandasWithState as they are, but exploded ones.
+        # A Python UDF cannot read rows of applyInPandasWithState as they are, but exploded ones.
         known = self.names("known")
         made = merged.select(text, F.explode(F.array(F.struct(*parts))).alias(known))
         results = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
@@ -26,15 +27,18 @@ def common_type(df: DataFrame, left: DataType, right: DataType, key: str) -> Dat
     """
     if left.simpleString() == right.simpleString():
         return left
-    if not _alike(left, right):
-        raise TypeError(
-            f"key {key!r} is {left.simpleString()} on the left and {right.simpleString()} on the "
-            f"right: cast one of them, as in withColumn({key!r}, col({key!r})"
-            f".cast({left.simpleString()!r}))"
-        )
-    nothing = df.sparkSession.range(0)
-    both = F.coalesce(F.lit(None).cast(left), F.lit(None).cast(right))
-    return nothing.select(both.alias("both")).schema["both"].dataType
+    a, b = F.lit(None).cast(left), F.lit(None).cast(right)
+    try:
+        if _alike(left, right):
+            both = df.sparkSession.range(0).select(a == b, F.coalesce(a, b))
+            return both.schema[1].dataType
+    except AnalysisException:  # types that Spark does not compare
+        pass
+    raise TypeError(
+        f"key {key!r} is {left.simpleString()} on the left and {right.simpleString()} on the "
+        f"right: cast one of them, as in withColumn({key!r}, col({key!r})"
+        f".cast({left.simpleString()!r}))"
+    )
 
 
 def _alike(left: DataType, right: DataType) -> bool:
