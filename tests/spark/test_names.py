@@ -42,6 +42,10 @@ def test_columns_of_the_user_stay_what_they_are(events: DataFrame, scheme: str) 
         found = Balancer(scheme).aggregate(events, *keys, **totals())
         assert found.schema == plain(events, *keys, **totals()).schema
         assert in_order(found) == in_order(plain(events, *keys, **totals()))
+    hidden = {"__unskew_slot": F.count("*"), "__unskew_part0": F.max("time")}
+    found = Balancer(scheme).aggregate(events, "user", **hidden)
+    assert in_order(found) == in_order(plain(events, "user", **hidden))
+    assert found.columns == ["user", *hidden]
     found = Balancer(scheme).aggregate(events, "window", window=window, **totals())
     assert found.columns[:2] == ["window", "window"]
     assert in_order(found) == in_order(plain(events, window, "window", **totals()))

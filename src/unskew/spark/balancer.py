@@ -243,9 +243,9 @@ class Balancer(Routing):
         if len(plain) < len(aggregates):
             return self._combined(df, keys, window, aggregates)
         grouping = [*([] if window is None else [window]), *keys]
-        columns = [column.alias(name) for name, column in plain.items()]
         if self._whole_in(df, window):
-            return self._whole(df, keys, window, columns)
+            return self._whole(df, keys, window, plain)
+        columns = [column.alias(name) for name, column in plain.items()]
         return self._at_workers(df, keys, grouping, *aggregates).groupBy(*grouping).agg(*columns)
 
     def _at_workers(self, df: DataFrame, keys: Sequence[ColumnOrName], *parts: object) -> DataFrame:
@@ -276,20 +276,21 @@ class Balancer(Routing):
         df: DataFrame,
         keys: Sequence[ColumnOrName],
         window: Column | None,
-        columns: Sequence[Column],
+        aggregates: Mapping[str, Column],
     ) -> DataFrame:
         """Return aggregates of groups that are on one worker each: the plain query, and a slot."""
         if window is None:
-            route = self._routes(df, keys)
+            route = self._routes(df, keys, taken=aggregates)
             routed, first = self._with_slots(df, route, None), []
         else:
             own, name = Names.free_in(df)("window"), df.select(window).columns[0]
             df, length_us = df.withColumn(own, window), duration_us(df, window)
-            route = self._routes(df, keys, [own])
+            route = self._routes(df, keys, [own], taken=aggregates)
             routed = self._by_windows(df, route, own, length_us)
             first = [F.col(own).alias(name)]
         grouping = [*first, *keys, F.col(route.slot)]
         sent = self.sent(routed, [*route.grouping, F.col(route.slot)])
+        columns = [column.alias(name) for name, column in aggregates.items()]
         return sent.groupBy(*grouping).agg(*columns).drop(route.slot)
 
     def _combined(

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from unskew.murmur import homes, targets
 from unskew.routers import read_schemes
 from unskew.spark.balancer import Balancer
-from unskew.spark.keys import ColumnOrName, key_columns, key_id
+from unskew.spark.keys import ColumnOrName, check_free, key_columns, key_id
 from unskew.spark.placement import SLOT, slot_column, worker_column
 from unskew.spark.planned import plan_key
 
@@ -31,6 +31,8 @@ def by_worker(df: DataFrame, balance: Balancer, *keys: ColumnOrName) -> DataFram
     ``key_id``, the key as 64 bits, and ``away``, whether a plan has the row elsewhere than where
     Spark's hash has its key. `Reach` knows what they tell.
     """
+    for name in (WORKER, KEY_ID, AWAY):
+        check_free(df, name, "rename it, that name is needed")
     columns, reach = key_columns(df, keys), Reach.of(balance, df)
     n_workers = reach.n_workers
     identity = plan_key(columns) if balance.planned else key_id(columns)

@@ -12,6 +12,9 @@ from __future__ import annotations
 import contextlib
 import io
 import re
+import sys
+import threading
+from typing import TextIO
 
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
@@ -84,12 +87,24 @@ def keeps_order(df: DataFrame) -> bool:
 
     What is not known to keep the order is taken to change it.
     """
-    text = io.StringIO()
+    text = _Printed(sys.stdout)
     with contextlib.redirect_stdout(text):
         df.explain(extended=True)
     _, _, rest = text.getvalue().partition("== Analyzed Logical Plan ==\n")
     _, *lines = rest.partition("\n== Optimized Logical Plan ==")[0].splitlines()
     return all(_ordered(line) for line in lines)
+
+
+class _Printed(io.StringIO):
+    """What this thread prints; others print as before."""
+
+    def __init__(self, others: TextIO) -> None:
+        super().__init__()
+        self._others, self._thread = others, threading.get_ident()
+
+    def write(self, text: str) -> int:
+        mine = threading.get_ident() == self._thread
+        return super().write(text) if mine else self._others.write(text)
 
 
 def _ordered(line: str) -> bool:

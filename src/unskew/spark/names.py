@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
@@ -27,20 +28,18 @@ class Names:
     tag: str = ""
 
     @classmethod
-    def free_in(cls, *dfs: DataFrame) -> Names:
-        """Return names that no column of these has."""
-        taken = {column.casefold() for df in dfs for column in df.columns}
-        taken = {column for column in taken if column.startswith(PREFIX)}
-        tags = ("", *(f"_{n}" for n in range(2, len(taken) + 3)))
-        return cls(next(tag for tag in tags if not taken or (tag and not _ends(taken, tag))))
+    def free_in(cls, *dfs: DataFrame, taken: Iterable[str] = ()) -> Names:
+        """Return names that no column of these has, and that are not taken otherwise."""
+        known = [*taken, *(column for df in dfs for column in df.columns)]
+        ours = {name.casefold() for name in known if name.casefold().startswith(PREFIX)}
+        if not ours:
+            return cls()
+        tags = (f"_{n}" for n in range(2, len(ours) + 3))
+        return cls(next(tag for tag in tags if not any(name.endswith(tag) for name in ours)))
 
     def __call__(self, what: str) -> str:
         """Return the name of the hidden column for this."""
         return f"{PREFIX}{what}{self.tag}"
-
-
-def _ends(taken: set[str], tag: str) -> bool:
-    return any(column.endswith(tag) for column in taken)
 
 
 def quoted(name: str) -> str:

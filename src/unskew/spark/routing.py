@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -124,14 +124,18 @@ class Routing:
         keys: Sequence[ColumnOrName],
         before: Sequence[ColumnOrName] = (),
         slot: str | None = None,
+        taken: Iterable[str] = (),
     ) -> PlannedRoute:
-        """Return how rows are routed by these keys; in a hidden column, if no slot is named."""
+        """Return how rows are routed by these keys; in a hidden column, if no slot is named.
+
+        Hidden names that are ``taken`` are not used.
+        """
         if self.active is not None:
             raise ValueError(
                 "workers come and go where functions with state run, not here: make a balancer "
                 "without active=... for this"
             )
-        columns, names = key_columns(df, keys), Names.free_in(df)
+        columns, names = key_columns(df, keys), Names.free_in(df, taken=taken)
         grouping = [*(key_columns(df, before) if before else []), *columns]
         return PlannedRoute(columns, grouping, self.n_workers(df), names, slot or names("slot"))
 
