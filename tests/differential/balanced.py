@@ -13,6 +13,7 @@ from differential.case import Case, Measure
 from differential.columns import (
     flaky,
     key_arguments,
+    lossy,
     measure_column,
     repr_combiner,
     window_column,
@@ -27,8 +28,10 @@ READY_MADE = {"count_star": "count", "avg": "mean"}
 SLOT = "slot"
 
 
-def balanced_query(case: Case, sides: Sequence[DataFrame], checkpoint: Path | None) -> DataFrame:
-    """Return the query of a case over its tables, balanced."""
+def balanced_query(
+    case: Case, sides: Sequence[DataFrame], checkpoint: Path | None, folder: Path
+) -> DataFrame:
+    """Return the query of a case over its tables, balanced; the folder is free for its use."""
     allow_restless()
     where = None if checkpoint is None else str(checkpoint)
     balance = Balancer(case.scheme, mode=case.mode, checkpoint=where)
@@ -37,6 +40,9 @@ def balanced_query(case: Case, sides: Sequence[DataFrame], checkpoint: Path | No
     df = OPERATORS[case.operator](balance, case, sides)
     if case.fault == "behind" and case.operator != "route":
         df = df.filter(flaky())
+    if case.fault == "lost":
+        local = str(df.sparkSession.conf.get("spark.local.dir"))
+        df = df.filter(lossy(local, folder / "lost"))
     return ordered(case, df)
 
 

@@ -89,7 +89,8 @@ class Case:
     restart
         What is started again after some batches: ``rebuilt`` or the ``same`` DataFrame, or nothing.
     fault
-        Where a task fails once: ``before`` or ``behind`` the balanced operator, or nowhere.
+        Where a task fails once: ``before`` or ``behind`` the balanced operator; or shuffle files
+        are ``lost``; or nothing happens.
     noise
         Whether a column made by ``rand(0)`` is one more key.
     """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql import Column
@@ -99,4 +100,21 @@ def flaky() -> Column:
         return True
 
     # A constant: streams take no expression that depends on the partition.
+    return F.udf(hold, "boolean", useArrow=False)(F.lit(1))
+
+
+def lossy(local: str, marker: Path) -> Column:
+    """Return a condition that always holds; the first task that asks loses all shuffle files."""
+    mark = str(marker)
+
+    def hold(_: int) -> bool:
+        from pathlib import Path
+
+        if not Path(mark).exists():
+            Path(mark).parent.mkdir(parents=True, exist_ok=True)
+            Path(mark).touch()
+            for path in Path(local).glob("blockmgr-*/*/shuffle_*"):
+                path.unlink(missing_ok=True)
+        return True
+
     return F.udf(hold, "boolean", useArrow=False)(F.lit(1))

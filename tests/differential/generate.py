@@ -92,7 +92,7 @@ def random_batch(rng: Random) -> Case:
         layout=rng.choice(
             ("straight", "straight", f"repartition {rng.randint(1, 4)}", "coalesce 1")
         ),
-        fault=rng.choice(("before", "behind")) if rng.random() < 0.03 else "",
+        fault=random_fault(rng, mode, settings) if rng.random() < 0.05 else "",
         ordered=rng.random() < 0.1,
         noise=rng.random() < 0.05,
     )
@@ -101,6 +101,14 @@ def random_batch(rng: Random) -> Case:
     if operator == "aggregate" and rng.random() < 0.15:
         return with_window(rng, case)
     return case
+
+
+def random_fault(rng: Random, mode: str | None, settings: dict[str, str]) -> str:
+    """Return tasks that fail or shuffle files that are lost; Spark's checksums may be off then."""
+    fault = rng.choice(("before", "behind", "lost"))
+    if fault == "lost" and mode != "online" and rng.random() < 0.5:
+        settings["spark.sql.shuffle.orderIndependentChecksum.enabled"] = "false"
+    return fault
 
 
 def combined(rng: Random, table: Table, n_keys: int) -> tuple[Measure, ...]:

@@ -43,7 +43,7 @@ def run(spark: SparkSession, case: Case, folder: Path, balanced: bool) -> Outcom
         return run_stream(spark, case, folder, balanced)
     sides = [batch_frame(spark, case, i) for i in range(len(case.tables))]
     if balanced:
-        return run_batch(lambda: balanced_query(case, sides, None))
+        return run_batch(lambda: balanced_query(case, sides, None, folder))
     return run_batch(lambda: plain_query(case, sides))
 
 
@@ -69,7 +69,9 @@ def run_stream(spark: SparkSession, case: Case, folder: Path, balanced: bool) ->
 
     def query() -> DataFrame:
         sides = [stream_frame(spark, case, i, folder) for i in range(len(case.tables))]
-        return balanced_query(case, sides, checkpoint) if balanced else plain_query(case, sides)
+        if balanced:
+            return balanced_query(case, sides, checkpoint, folder)
+        return plain_query(case, sides)
 
     df, written = None, 0
     try:
