@@ -27,6 +27,8 @@ from differential.tester import (
 
 SESSION_CASES = 600
 """After this many cases a new session is started: a driver gets slower with every query."""
+TOLD_EVERY = 100
+"""How many cases there are between two lines of progress, where there is no terminal."""
 
 
 def main(
@@ -57,7 +59,10 @@ def main(
                     spark = start_session(folder)
                 case = random_case(kind, seed, number)
                 difference = run_case(spark, number, case, tally)
-                status.update(progress(tally, number, case))
+                line = progress(tally, number, case)
+                status.update(line)
+                if not console.is_terminal and tally.cases % TOLD_EVERY == 0:
+                    console.print(line, markup=False)
                 if difference is None:
                     continue
                 console.print(f"case {number}: {difference.signature}", markup=False)
@@ -65,6 +70,8 @@ def main(
                     difference = shrink(difference, partial(judge, spark))
                 path = write(difference, out, f"{kind}-{seed}")
                 console.print(f"  {difference.verdict.detail[:300]}\n  {path}", markup=False)
+    except KeyboardInterrupt:
+        console.print("stopped; what there is so far:")
     finally:
         spark.stop()
         shutil.rmtree(folder, ignore_errors=True)

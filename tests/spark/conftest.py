@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from unskew.spark.draws import CHECKSUMS
+
 WORKERS = 8
 
 
@@ -22,6 +24,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "spark.sql.shuffle.partitions": WORKERS,
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.session.timeZone": "UTC",
+        **dict.fromkeys(CHECKSUMS, "true"),  # by default so from 4.2 on
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.host": "127.0.0.1",

@@ -10,6 +10,8 @@ from contextlib import contextmanager
 
 from pyspark.sql import SparkSession
 
+from unskew.spark.draws import CHECKSUMS
+
 
 @contextmanager
 def embedded_session(
@@ -41,6 +43,7 @@ def embedded_session(
             "spark.sql.warehouse.dir": f"{folder}/warehouse",
             "spark.sql.adaptive.enabled": "false",
             "spark.log.level": "OFF",
+            **dict.fromkeys(CHECKSUMS, "true"),  # by default so from 4.2 on
             "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
             "spark.sql.streaming.stateStore.providerClass": (
                 "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
