@@ -47,6 +47,8 @@ KINDS = {
     "anti": ("left",),
 }
 """The sides that may be split: one whose rows are kept though they match nothing must be."""
+KEPT = {"left": ("left",), "right": ("right",), "anti": ("left",)}
+"""The sides whose rows are kept though they match nothing."""
 SPELLINGS = {
     "leftouter": "left",
     "rightouter": "right",
@@ -180,7 +182,15 @@ class SkewJoin:
             for i, key in enumerate(keys)
         ]
         found = {
-            side: _side(df, side, at[side], kinds, names, n_workers, times)
+            side: _side(
+                df if side in KEPT.get(kind, ()) else _with_keys(df, at[side]),
+                side,
+                at[side],
+                kinds,
+                names,
+                n_workers,
+                times,
+            )
             for side, df in sides.items()
         }
         kept = "right" if kind == "right" else "left"
@@ -314,6 +324,16 @@ def _index(df: DataFrame, name: str, side: str) -> int:
             f"{', '.join(df.columns)}; give a name that both sides have once"
         )
     return found[0]
+
+
+def _with_keys(df: DataFrame, keys: Sequence[int]) -> DataFrame:
+    """Return rows without those that have a null among their keys, as they match nothing.
+
+    Spark leaves them out of a plain join, too, and before it looks at times: its watermark is
+    that of the other rows.
+    """
+    columns = (F.col(quoted(df.columns[i])) for i in keys)
+    return df.where(reduce(and_, (column.isNotNull() for column in columns)))
 
 
 def _side(
