@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 from unskew.planners import PLANNERS, read_planners
 from unskew.spark.combiners import Combined, Combining
 from unskew.spark.costs import told_costs, without_costs
-from unskew.spark.joins import SkewJoin, Times
+from unskew.spark.joins import SkewJoin, Times, kind_and_split
 from unskew.spark.keys import ColumnOrName, flat, key_columns
 from unskew.spark.metrics import Guide
 from unskew.spark.moves import TOLD, Moving
@@ -193,6 +193,7 @@ class Balancer(Routing):
         sides = {"left": left, "right": right}
         streams = [df for df in sides.values() if df.isStreaming]
         workers = self.n_workers(streams[0] if streams else left)
+        kind, chosen = kind_and_split(sides, how, split)
         both = None
         if len(streams) == 2:
             if times is None or within is None:
@@ -204,7 +205,7 @@ class Balancer(Routing):
         elif times is not None or within is not None:
             raise ValueError("times and within are for two streams: leave them out, use where(...)")
         names = [key for some in keys for key in ([some] if isinstance(some, str) else some)]
-        found = SkewJoin.of(sides, names, how, split, workers, both)
+        found = SkewJoin.of(sides, names, kind, chosen, workers, both)
         if self._scheme_name == "key":
             return found.at_home(self)
         strategy = self._strategy(workers) if self.planned else None

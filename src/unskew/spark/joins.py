@@ -154,20 +154,12 @@ class SkewJoin:
         cls,
         sides: dict[str, DataFrame],
         keys: Sequence[str],
-        how: str,
-        split: str | None,
+        kind: str,
+        split: str,
         n_workers: int,
         times: Times | None,
     ) -> SkewJoin:
-        """Return a join, if it can be had."""
-        kind = how.lower().replace("_", "")
-        kind = SPELLINGS.get(kind, kind)
-        if kind not in KINDS:
-            raise ValueError(
-                f"{how} joins cannot be split, as rows of the replicated side that match nothing "
-                f"would come once for each worker: use one of {', '.join(KINDS)}"
-            )
-        chosen = _chosen(sides, kind, split)
+        """Return a join of a kind that `kind_and_split` gave, if it can be had."""
         if not keys:
             raise ValueError("at least one key column is needed: give its name, as in 'user'")
         at = {side: [_index(df, key, side) for key in keys] for side, df in sides.items()}
@@ -199,7 +191,7 @@ class SkewJoin:
             if side == "left" or kind not in ("semi", "anti"):
                 rest = enumerate(zip(found[side].columns, df.columns, strict=True))
                 columns += [pair for i, pair in rest if i not in at[side]]
-        return cls(found["left"], found["right"], kind, chosen, times, columns)
+        return cls(found["left"], found["right"], kind, split, times, columns)
 
     @property
     def _split(self) -> Side:
@@ -290,8 +282,15 @@ class SkewJoin:
         return operator_name("join", self.how, self.split, self.times, *keys)
 
 
-def _chosen(sides: dict[str, DataFrame], kind: str, split: str | None) -> str:
-    """Return the side that is split."""
+def kind_and_split(sides: dict[str, DataFrame], how: str, split: str | None) -> tuple[str, str]:
+    """Return the kind of a join, in one spelling, and the side that is split."""
+    kind = how.lower().replace("_", "")
+    kind = SPELLINGS.get(kind, kind)
+    if kind not in KINDS:
+        raise ValueError(
+            f"{how} joins cannot be split, as rows of the replicated side that match nothing "
+            f"would come once for each worker: use one of {', '.join(KINDS)}"
+        )
     streams = [side for side, df in sides.items() if df.isStreaming]
     chosen = split or (streams[0] if len(streams) == 1 else KINDS[kind][0])
     if chosen not in KINDS[kind]:
@@ -304,7 +303,7 @@ def _chosen(sides: dict[str, DataFrame], kind: str, split: str | None) -> str:
             f"of a stream and a table the stream is split, so not the {chosen}: give the other, or "
             "leave it out"
         )
-    return chosen
+    return kind, chosen
 
 
 def _index(df: DataFrame, name: str, side: str) -> int:

@@ -56,7 +56,7 @@ def test_a_comparison_shows_what_balance_gains(tmp_path: Path) -> None:
     assert key["latency_s"] > 2.0
     assert dstream["imbalance"] < 0.3 * key["imbalance"]
     assert dstream["over_first"] > 1.2
-    assert key["state_rows"] < dstream["state_rows"] < 300
+    assert key["state_rows"] == dstream["state_rows"] <= 100  # merged where keys are at home
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
