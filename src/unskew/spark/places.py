@@ -93,7 +93,7 @@ def operator_name(kind: str, *parts: object) -> str:
     Examples
     --------
     >>> operator_name("route", "user"), operator_name("route", "shop")
-    ('route-0d7d45d5', 'route-6bb6ee0e')
+    ('route-c69288c4', 'route-7d2bd5ce')
     """
     text = json.dumps([str(part) for part in parts])
     return f"{kind}-{blake2b(text.encode(), digest_size=4).hexdigest()}"
