@@ -107,9 +107,10 @@ def kind_of(case: Case, message: str) -> str:
 
 
 def _described(case: Case, schema: StructType) -> list[tuple[str, Any]]:
-    # What is put together by hand in a route case may be null to Spark where a count is not.
+    # What is put together by hand in a route case may be null to Spark where a count is not, and
+    # the sum of sums of decimals has more digits.
     if case.operator == "route":
-        return [(f.name, f.dataType.simpleString()) for f in schema]
+        return [(f.name, f.dataType.typeName()) for f in schema]
     return [(f.name, (f.dataType.simpleString(), f.dataType, f.nullable)) for f in schema]
 
 
