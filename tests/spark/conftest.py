@@ -19,7 +19,10 @@ WORKERS = 8
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     # Workers import the modules of functions that tests define.
-    os.environ["PYTHONPATH"] = str(Path(__file__).parents[1])
+    known = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join(
+        [str(Path(__file__).parents[1]), *filter(None, [known])]
+    )
     settings = {
         "spark.sql.shuffle.partitions": WORKERS,
         "spark.sql.adaptive.enabled": "false",
