@@ -93,7 +93,7 @@ def _route(balance: Balancer, case: Case, sides: Sequence[DataFrame]) -> DataFra
     if case.fault == "behind":
         routed = routed.filter(flaky())
     partials = [measure_column(m).alias(f"part {i}") for i, m in enumerate(case.measures)]
-    merges = {"count_star": F.sum, "count": F.sum, "sum": F.sum, "min": F.min, "max": F.max}
+    merges = {"count_star": F.sum, "count": F.sum, "min": F.min, "max": F.max}
     merged = [merges[m.function](f"part {i}").alias(m.name) for i, m in enumerate(case.measures)]
     return routed.groupBy(*keys, SLOT).agg(*partials).groupBy(*keys).agg(*merged)
 

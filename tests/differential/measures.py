@@ -21,8 +21,10 @@ LISTS = ("collect_list", "collect_set")
 """Aggregates whose result is a list in no order."""
 ROUNDED = ("sum", "avg", "try_sum", "try_avg", "stddev", "var_pop", "corr", "covar_samp")
 """Aggregates that round if their result is a floating-point number."""
-MERGEABLE = ("count_star", "count", "sum", "min", "max")
-"""Aggregates whose results by key and slot are put together by an aggregate."""
+MERGEABLE = ("count_star", "count", "min", "max")
+"""Aggregates whose results by key and slot are put together by an aggregate.
+
+Not sums: one of decimals that overflows is null, and the sum of the others is not."""
 READY = (
     *("count_star", "count", "sum", "avg", "min", "max", "collect_list", "collect_set"),
     *("count_distinct", "approx_count_distinct"),
