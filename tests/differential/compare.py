@@ -148,23 +148,29 @@ def _batches(case: Case, batches: list[list[Any]]) -> list[list[Any]]:
 
 @dataclass(frozen=True)
 class Shape:
-    """Which columns of a result are lists in no order, and which are rounded, with what scale."""
+    """Which columns of a result are lists in no order, and which are rounded, with what scale.
+
+    Of some, the order of rows says which of the numbers that are not finite they are.
+    """
 
     lists: frozenset[int]
     rounded: dict[int, float]
+    infinite: frozenset[int] = frozenset()
 
     @classmethod
     def of(cls, case: Case, schema: StructType) -> Shape:
         """Return the shape of the results of a case."""
         first = len(schema) - len(case.measures)
-        lists, rounded = set(), {}
+        lists, rounded, infinite = set(), {}, set()
         if case.operator in ("aggregate", "route", "two windows"):
             for at, measure in enumerate(case.measures, first):
                 if measure.function in LISTS:
                     lists.add(at)
                 if measure.function in ROUNDED and _floating(schema[at].dataType):
                     rounded[at] = 1e-9 * _scale(case.tables[0].values(measure.columns[0]))
-        return cls(frozenset(lists), rounded)
+                if measure.function == "covar_samp":
+                    infinite.add(at)
+        return cls(frozenset(lists), rounded, frozenset(infinite))
 
     def split(self, row: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return the exact and the rounded values of a row, in one form each."""
@@ -173,7 +179,12 @@ class Shape:
             for at, value in enumerate(row)
             if at not in self.rounded
         )
-        return exact, tuple(canonical(row[at]) for at in self.rounded)
+        return exact, tuple(self._rounded(at, row[at]) for at in self.rounded)
+
+    def _rounded(self, at: int, value: Any) -> Any:
+        if at in self.infinite and value is not None and not math.isfinite(value):
+            return "not finite"
+        return canonical(value)
 
     def difference(self, mine: list[Any], wanted: list[Any]) -> str:
         """Return what is different between rows in any order, nothing if they are the same."""

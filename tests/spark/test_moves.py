@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 
 import numpy as np
@@ -12,11 +13,13 @@ from numpy.typing import NDArray
 from unskew.murmur import homes
 from unskew.planners import Mixed
 from unskew.spark import Balancer
-from unskew.spark.costs import Cost, Meter, read_costs, with_costs
+from unskew.spark.costs import Cost, Meter
 from unskew.spark.moves import MEASURED, Moving, Prices
 from unskew.spark.observed import Observed
+from unskew.spark.places import Place
 from unskew.spark.planning import Memory
 from unskew.spark.plans import PlanFolder
+from unskew.spark.told import Told, with_told
 from unskew.spark.whereabouts import MoveLog
 
 N = 4
@@ -32,7 +35,8 @@ def observed(costs: dict[int, Cost], number: int = 0) -> Observed:
 
 
 def moving(folder: Path, capacities: list[float] | str | None = None) -> Moving:
-    log, plans = MoveLog(str(folder)), PlanFolder(str(folder / "plans"))
+    log = MoveLog(Place(str(folder), str(folder), "owner"), N)
+    plans = PlanFolder(str(folder / "plans"))
     return Moving(Mixed(theta_max=0.05), plans, log, Memory(N, 0.5), capacities)
 
 
@@ -80,15 +84,16 @@ def test_state_is_weighed_by_bytes() -> None:
     assert [*prices.spent] == [6]
 
 
-def test_costs_ride_on_the_last_result() -> None:
+def test_what_is_told_rides_on_the_last_result() -> None:
     results = [pd.DataFrame({"n": [1, 2]}), pd.DataFrame({"n": []}), pd.DataFrame({"n": [3]})]
-    text = Cost(3, 0.5, 9, 1).text(7)
-    found = pd.concat(with_costs(results, ["n"], lambda: text))
+    told = Told(Cost(3, 0.5, 9, 1).text(7))
+    found = pd.concat(with_told(results, ["n"], "told", lambda: told))
     assert found["n"].tolist() == [1, 2, 3]
-    assert found["__unskew_cost"].tolist() == ["", "", text]
-    (alone,) = with_costs([], ["n"], lambda: text)
-    assert read_costs(alone["__unskew_cost"]) == {7: Cost(3, 0.5, 9, 1)}
-    assert [*with_costs([], ["n"], lambda: None)] == []
+    assert found["told"].tolist()[:2] == [b"", b""]
+    assert pickle.loads(found["told"].iloc[-1]) == (False, told)
+    (alone,) = with_told([], ["n"], "told", lambda: told)
+    assert pickle.loads(alone["told"].iloc[0]) == (True, told)
+    assert [*with_told([], ["n"], "told", Told)] == []
 
 
 def test_a_meter_counts_what_a_function_is_given() -> None:

@@ -1,10 +1,17 @@
-"""Keys that move: nothing lost, nothing doubled, order kept, no row waits, whatever the plans."""
+"""States that move, without Spark: random batches, moves, retries, crashes and lost files.
+
+What runs here is the operator itself, its calls and its log; only Spark is played: its stores, its
+shuffle by the orders of a batch, and its micro-batches. Beside it the same function runs over a
+plain dictionary.
+"""
 
 from __future__ import annotations
 
-import pickle
+import shutil
 from collections.abc import Iterator
 from copy import deepcopy
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,165 +19,246 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
+from pyspark.sql.types import LongType, Row, StringType, StructType
 
-from unskew.murmur import homes
-from unskew.plan import Plan
-from unskew.routers import TableRouter
-from unskew.spark.moving import ARRIVED, HERALD, STAY, Held, Orders, Transfer
-from unskew.spark.whereabouts import LostStateError, MoveLog, Order
+from unskew.spark import whereabouts
+from unskew.spark.moving import HERALD, STAY
+from unskew.spark.names import Names
+from unskew.spark.places import Place
+from unskew.spark.plans import PlanFolder, SplitPlan
+from unskew.spark.stateful import EXPECTED, Facts, Operator
+from unskew.spark.told import Telling
+from unskew.spark.whereabouts import MoveLog
 
-WORKERS = 4
-KEY = 2**63 + 5
-HOME = int(homes(np.array([KEY], np.uint64), WORKERS)[0])
+WORKERS = 3
+IDS = [5, 5, -(2**40) + 7, 2**50 + 3]
+"""Of the keys; two of them hash alike."""
+STATE = StructType().add("n", LongType()).add("rows", StringType())
 
-
-class World:
-    """The workers of one key over a real log of moves; heralds wake keys that are expected."""
-
-    def __init__(self, root: str, heralds: bool) -> None:
-        self.log, self.heralds = MoveLog(root), heralds
-        self.held = [Held() for _ in range(WORKERS)]
-        self.wanted: dict[int, int] = {}
-        self.results: list[tuple[int, int]] = []
-
-    def run(self, batch: int, rows: list[int]) -> None:
-        """Run a micro-batch: rows go where the state is, keys that are expected are woken."""
-        found, _ = self.log.orders(batch, lambda: self.wanted, WORKERS)
-        order = found.get(KEY, Order(KEY, HOME))
-        for worker, held in enumerate(self.held):
-            if rows and worker == order.worker:
-                self.step(worker, batch, Orders(order.to, order.since), rows)
-            elif rows and self.heralds and worker == order.to:
-                self.step(worker, batch, Orders(HERALD, order.since), [])
-            elif held.expected != ARRIVED and held.expected < batch:
-                self.step(worker, batch, Orders(), [])
-
-    def step(self, worker: int, batch: int, orders: Orders, rows: list[int]) -> None:
-        held = self.held[worker]
-
-        def export(to: int, state: Any) -> None:
-            data = None if state is None else pickle.dumps(state)
-            self.log.export(batch, KEY, ("k",), to, data)
-
-        def fetch(since: int) -> Any:
-            found = self.log.fetch(batch, KEY, ("k",), worker, since)
-            return None if found is None else pickle.loads(found)
-
-        def process() -> Iterator[tuple[int, int]]:
-            for row in rows:
-                held.state = (*(held.state or ()), row)
-                yield row, batch
-
-        self.results += Transfer(export, fetch).step(held, batch, orders, process)
+Results = list[tuple[Any, ...]]
 
 
-steps = st.lists(
-    st.tuples(
-        st.integers(0, WORKERS - 1) | st.none(),  # a new place
-        st.integers(0, 3),  # rows
-        st.booleans(),  # the batch is tried twice, with a new plan in between
-    ),
-    max_size=30,
-)
+def fold(
+    key: tuple[Any, ...], rows: Iterator[str], state: Any, times_out: bool
+) -> Iterator[tuple[Any, ...]]:
+    """Fold rows, in order; they also say what to do with the state."""
+    value = state.getOption
+    n, text = value or (0, "")
+    if state.hasTimedOut:
+        yield *key, n, f"{text} timed out"
+        if "s" not in text:  # else it stays as it is
+            state.remove()
+        return
+    given = [*rows]
+    for row in given:
+        n, text = (0, "") if row == "gone" else (n + 1, text + row)
+    yield *key, n, text
+    if n:
+        state.update((n, text))
+    elif value is not None:
+        state.remove()
+    if times_out and "timeout" in given:
+        state.setTimeoutDuration(15)
 
 
-@given(steps=steps, heralds=st.booleans())
-@settings(max_examples=200, deadline=None)
-def test_nothing_is_lost_or_doubled_and_order_is_kept(
-    tmp_path_factory: pytest.TempPathFactory, steps: list[Any], heralds: bool
-) -> None:
-    world = World(str(tmp_path_factory.mktemp("moves")), heralds)
-    sent: list[int] = []
-    for batch, (place, count, twice) in enumerate(steps):
-        if place is not None:
-            world.wanted = {} if place == HOME else {KEY: place}
-        rows = [*range(len(sent), len(sent) + count)]
-        sent += [batch] * count
-        if twice:
-            before = deepcopy((world.held, world.results))
-            world.run(batch, rows)  # fails at its end: states and results are gone, files are not
-            world.held, world.results = before
-            world.wanted = {KEY: batch % WORKERS}
-        world.run(batch, rows)
-        here = [held.state for held in world.held if held.state is not None]
-        assert len(here) <= 1
-    assert world.results == [*enumerate(sent)]
-    for batch in range(len(steps), len(steps) + 3):  # to where it should be
-        world.run(batch, [len(world.results)])
-    wanted = world.wanted.get(KEY, HOME)
-    assert [held.state is not None for held in world.held] == [n == wanted for n in range(WORKERS)]
-    assert world.held[wanted].state == tuple(range(len(sent) + 3))
+Store = dict[int, tuple[Any, int]]
+"""What Spark has of keys: values, and when they time out."""
 
 
-def test_the_home_of_a_key_is_where_spark_puts_it() -> None:
-    keys = np.random.default_rng(1).integers(0, 2**64, 1000, np.uint64)
-    for n_workers in (1, 3, 8, 200):
-        router = TableRouter.of(Plan((1.0,) * n_workers, fallback="spark"))
-        assert np.array_equal(homes(keys, n_workers), router.route(keys))
+def group(held: tuple[Any, int] | None, now: int, timed_out: bool, timeout: str) -> GroupState:
+    """Return the state of a key as Spark makes it."""
+    value, at = held or (None, -1)
+    return GroupState(
+        optionalValue=None if value is None else Row(*value),
+        batchProcessingTimeMs=now,
+        eventTimeWatermarkMs=-1,
+        timeoutConf=timeout,
+        hasTimedOut=timed_out,
+        watermarkPresent=False,
+        defined=value is not None,
+        updated=False,
+        removed=False,
+        timeoutTimestamp=-1 if not timed_out else at,
+        keyAsUnsafe=b"",
+        valueSchema=STATE,
+    )
 
 
-def test_a_key_without_rows_stays_where_it_is(tmp_path: Path) -> None:
-    world = World(str(tmp_path), heralds=False)
-    world.run(0, [0])
-    for batch, place in enumerate([1, 2, 3, 1], start=1):
-        world.wanted = {KEY: place}
-        world.run(batch, [])
-    assert world.held[HOME].state == (0,)
-    world.wanted = {KEY: (HOME + 1) % WORKERS}
-    world.run(5, [1])
-    assert [held.state for held in world.held] == [None] * WORKERS  # on its way
-    world.run(6, [2])
-    assert world.held[(HOME + 1) % WORKERS].state == (0, 1, 2)
-
-
-def test_heralded_states_come_without_rows(tmp_path: Path) -> None:
-    world = World(str(tmp_path), heralds=True)
-    world.wanted = {KEY: (HOME + 1) % WORKERS}
-    world.run(0, [0])
-    world.run(1, [])
-    assert world.held[(HOME + 1) % WORKERS].state == (0,)
-
-
-def test_old_files_are_removed_but_not_those_that_are_awaited(tmp_path: Path) -> None:
-    world = World(str(tmp_path), heralds=False)
-    world.wanted = {KEY: (HOME + 1) % WORKERS}
-    world.run(0, [0])
-    for batch in range(1, 60):
-        world.run(batch, [])
-    assert [path.name for path in (tmp_path / "moves").iterdir()] == ["0"]
-    world.run(60, [1])
-    for batch in range(61, 120):
-        world.run(batch, [batch])
-    assert [*(tmp_path / "moves").iterdir()] == []
-    assert len([*(tmp_path / "whereabouts").iterdir()]) <= 25
-    assert world.held[(HOME + 1) % WORKERS].state == (0, 1, *range(61, 120))
-
-
-def test_orders_stay_those_of_the_first_try(tmp_path: Path) -> None:
-    log = MoveLog(str(tmp_path))
-    away = (HOME + 1) % WORKERS
-    first, _ = log.orders(3, lambda: {KEY: away}, WORKERS)
-    assert first == {KEY: Order(KEY, HOME, to=away)}
-    assert log.orders(3, lambda: {}, WORKERS)[0] == first
-    assert log.orders(4, lambda: {}, WORKERS)[0] == {}
-    log.export(4, KEY, ("k",), away, b"state")
-    assert log.orders(5, lambda: {}, WORKERS)[0] == {KEY: Order(KEY, away, to=HOME, since=4)}
-    assert log.sizes(4)[0] == 1
-    assert log.orders(6, lambda: {KEY: away}, WORKERS)[0][KEY].to == STAY
-
-
-@pytest.mark.parametrize("broken", ["lost", "cut", "whereabouts"])
-def test_broken_files_are_told_and_nothing_is_guessed(tmp_path: Path, broken: str) -> None:
-    world = World(str(tmp_path), heralds=False)
-    world.wanted = {KEY: (HOME + 1) % WORKERS}
-    world.run(0, [0])
-    world.run(1, [])
-    path = tmp_path / "whereabouts" / "1"
-    if broken != "whereabouts":
-        (path,) = (tmp_path / "moves" / "0").iterdir()
-    if broken == "lost":
-        path.unlink()
+def put(store: Store, key: int, state: GroupState, timed_out: bool) -> None:
+    """Take in the state of a key, as Spark does."""
+    at = state._timeout_timestamp
+    at = -1 if timed_out and at == state.oldTimeoutTimestamp else at
+    if state.exists or at != -1:
+        store[key] = (tuple(state.get) if state.exists else None, at)
     else:
-        path.write_bytes(path.read_bytes()[:-2])
-    with pytest.raises(LostStateError, match="restore that file, and start the query again"):
-        world.run(2, [1])
+        store.pop(key, None)
+
+
+@dataclass
+class World:
+    """The workers of a query over a real log; and a plain query."""
+
+    root: Path
+    timeout: str
+    elastic: bool
+    stores: list[Store] = field(default_factory=lambda: [{} for _ in range(WORKERS)])
+    plain: Store = field(default_factory=dict)
+    version: int = 0
+
+    def __post_init__(self) -> None:
+        place = Place(str(self.root / "states"), str(self.root), "owner")
+        self.log = MoveLog(place, WORKERS, self.elastic)
+        telling = Telling(Names(), STATE, self.log)
+        self.fold: Any = partial(fold, times_out=self.timeout != GroupStateTimeout.NoTimeout)
+        self.operator = Operator(self.fold, STATE, self.timeout, telling)
+        if self.elastic:
+            self.log.activate(range(WORKERS))
+
+    def want(self, place: dict[int, int]) -> None:
+        """Make a plan."""
+        self.version += 1
+        keys = np.array(sorted({*place}), np.int64).view(np.uint64)
+        order = np.argsort(keys)
+        workers = np.array([place[key] for key in sorted({*place})], np.int64)
+        plan = SplitPlan(WORKERS, keys[order], workers[order], self.version, "model")
+        PlanFolder(self.log.place.plans).save(plan)
+
+    def run(self, batch: int, rows: dict[int, list[str]], tasks: int = WORKERS) -> Results:
+        """Run a micro-batch, or some of its tasks: those end, and then the driver dies."""
+        whereabouts._ORDERS.clear()
+        whereabouts._BLOCKS.clear()
+        now, found = 10 * (batch + 1), []
+        sent = self._sent(batch, rows)
+        for worker, store in enumerate(self.stores[:tasks]):
+            notes = []
+            called = [(key, facts, False) for key, facts in sent.get(worker, {}).items()]
+            for key, facts, timed_out in called:
+                found += self._call(store, worker, batch, key, facts, rows, timed_out, notes)
+            if self.timeout != GroupStateTimeout.NoTimeout:
+                for key, (_, at) in sorted(store.items()):
+                    if at != -1 and at < now and key not in sent.get(worker, {}):
+                        found += self._call(store, worker, batch, key, None, rows, True, notes)
+            self.log.tell(batch, worker, notes)
+        return found
+
+    def _call(
+        self,
+        store: Store,
+        worker: int,
+        batch: int,
+        key: int,
+        facts: Facts | None,
+        rows: dict[int, list[str]],
+        timed_out: bool,
+        notes: list[Any],
+    ) -> Results:
+        state = group(store.get(key), 10 * (batch + 1), timed_out, self.timeout)
+        call = self.operator.called((key,), state, facts, worker, batch)
+        given = iter([] if timed_out else rows[key])
+        found = [(batch, *row) for row in call.results(given)]  # type: ignore[arg-type]
+        if (note := call.finish().note) is not None:
+            notes.append(note)
+        put(store, key, state, timed_out)
+        return found
+
+    def _sent(self, batch: int, rows: dict[int, list[str]]) -> dict[int, dict[int, Facts]]:
+        """Return which keys go where, as the columns of a query say it; heralds go after rows."""
+        orders = self.log.orders(batch)
+        by_id = {row["id"]: row for row in orders.by_id().to_pylist()}
+        sent: dict[int, dict[int, Facts]] = {}
+        for key in rows:
+            number, text = IDS[key], f"k{key}"
+            row = by_id.get(number)
+            told = self.elastic or row is not None
+            mine = next((k for k in (row or {}).get("known", ()) if k["key"] == text), row)
+            if mine is None:
+                worker = int(orders.homes.of(np.array([number]))[0])
+                mine = {"target": worker << 32, "to": STAY, "announced": None}
+            facts = Facts(number, mine["to"], mine.get("object") or "", text if told else "")
+            sent.setdefault(mine["target"] >> 32, {})[key] = facts
+            if mine["announced"] is not None and self.operator.times_out:
+                herald = facts._replace(to=HERALD, object="")
+                sent.setdefault(mine["announced"] >> 32, {})[key] = herald
+        return sent
+
+    def run_plain(self, batch: int, rows: dict[int, list[str]]) -> Results:
+        """Run a micro-batch of the plain query."""
+        now, found = 10 * (batch + 1), []
+        due = [] if self.timeout == GroupStateTimeout.NoTimeout else sorted(self.plain.items())
+        for key in rows:
+            state = group(self.plain.get(key), now, False, self.timeout)
+            found += [(batch, *row) for row in self.fold((key,), iter(rows[key]), state)]
+            put(self.plain, key, state, False)
+        for key, (_, at) in due:
+            if at != -1 and at < now and key not in rows:
+                state = group(self.plain[key], now, True, self.timeout)
+                found += [(batch, *row) for row in self.fold((key,), iter(()), state)]
+                put(self.plain, key, state, True)
+        return found
+
+    def states(self, batch: int) -> dict[int, Any]:
+        """Return where the state of each key is: with a worker, or on its way; law 1."""
+        found: dict[int, Any] = {}
+        for worker, store in enumerate(self.stores):
+            for key, (value, _) in store.items():
+                if self.operator.times_out and value[-2] == EXPECTED:
+                    continue
+                assert key not in found, f"two states of key {key}"
+                found[key] = worker
+        for number, text in self.log.orders(batch).record.on_their_way:
+            key = int(text[1:])
+            assert IDS[key] == number
+            assert key not in found, f"a state of key {key} is on its way, and another is here"
+            found[key] = "on its way"
+        return found
+
+
+ROW = st.sampled_from(["a", "s", "gone", "timeout"])
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> Any:
+    """Return batches: what was planned before, who is active, rows, and how often it is tried."""
+    step = st.fixed_dictionaries(
+        {
+            "plan": st.none() | st.dictionaries(st.sampled_from(IDS), st.integers(0, WORKERS - 1)),
+            "active": st.none() | st.sets(st.integers(0, WORKERS - 1), min_size=1),
+            "rows": st.dictionaries(st.integers(0, 3), st.lists(ROW, min_size=1, max_size=3)),
+            "tries": st.lists(st.integers(0, WORKERS), max_size=2),
+        }
+    )
+    return draw(st.lists(step, min_size=1, max_size=12))
+
+
+def check(root: Path, history: Any, timeouts: bool, elastic: bool) -> None:
+    """Run a history; compare with the plain one after each batch."""
+    kind = GroupStateTimeout.ProcessingTimeTimeout if timeouts else GroupStateTimeout.NoTimeout
+    world = World(root, kind, elastic)
+    for batch, step in enumerate(history):
+        before = deepcopy(world.stores)
+        for tasks in (*step["tries"], WORKERS):
+            world.stores = deepcopy(before)
+            results = world.run(batch, step["rows"], tasks)
+            # Plans and workers change whenever they like, also between tries.
+            if step["plan"] is not None:
+                world.want(step["plan"])
+            if step["active"] is not None and elastic:
+                world.log.activate(step["active"])
+        assert sorted(results) == sorted(world.run_plain(batch, step["rows"]))
+        (root / "commits").mkdir(exist_ok=True)
+        (root / "commits" / str(batch)).touch()
+    held = world.states(len(history))
+    assert held.keys() == world.plain.keys()
+
+
+@pytest.mark.parametrize("elastic", [False, True])
+@pytest.mark.parametrize("timeouts", [False, True])
+@given(history=histories())
+@settings(max_examples=75, deadline=None)
+def test_histories_end_as_plain_ones(
+    tmp_path_factory: pytest.TempPathFactory, history: Any, timeouts: bool, elastic: bool
+) -> None:
+    root = tmp_path_factory.mktemp("moves")
+    check(root, history, timeouts, elastic)
+    shutil.rmtree(root)

@@ -14,7 +14,6 @@ from pyspark.sql.types import StructType
 
 from unskew.planners import PLANNERS, read_planners
 from unskew.spark.combiners import Combined, Combining
-from unskew.spark.costs import told_costs, without_costs
 from unskew.spark.joins import SkewJoin, Times, kind_and_split
 from unskew.spark.keys import ColumnOrName, flat, key_columns
 from unskew.spark.metrics import Guide
@@ -26,7 +25,8 @@ from unskew.spark.planning import Memory
 from unskew.spark.plans import PlanFolder
 from unskew.spark.processors import MovingProcessor
 from unskew.spark.routing import Routing
-from unskew.spark.stateful import Function, Operator, as_struct, with_orders
+from unskew.spark.stateful import Function, Operator, as_struct, with_facts
+from unskew.spark.told import Telling
 from unskew.spark.whereabouts import MoveLog
 from unskew.spark.windows import duration_us
 
@@ -89,8 +89,12 @@ class Balancer(Routing):
             As Spark's ``func``, ``outputStructType``, ``stateStructType``, ``outputMode`` and
             ``timeoutConf``. The function is given a state with the methods of GroupState.
         """
-        kinds = as_struct(output), as_struct(state)
-        return self._stateful(df, keys, lambda log: Operator(function, *kinds, timeout, log), mode)
+        kind = as_struct(state)
+
+        def wrapped(telling: Telling) -> Operator:
+            return Operator(function, kind, timeout, telling)
+
+        return self._stateful(df, keys, wrapped, as_struct(output), mode)
 
     def transform_with_state_in_pandas(
         self,
@@ -106,10 +110,11 @@ class Balancer(Routing):
         As `apply_in_pandas_with_state`; values, lists, maps and timers move with the key. Times to
         live start anew where they come to.
         """
-        kind = as_struct(output)
-        return self._stateful(
-            df, keys, lambda log: MovingProcessor(processor, kind, time_mode, log), mode
-        )
+
+        def wrapped(telling: Telling) -> MovingProcessor:
+            return MovingProcessor(processor, time_mode, telling)
+
+        return self._stateful(df, keys, wrapped, as_struct(output), mode)
 
     def activate(self, workers: Collection[int], *, n_workers: int | None = None) -> None:
         """Say which workers are active, also while the query runs: they come and go.
@@ -123,13 +128,14 @@ class Balancer(Routing):
         if not workers or min(workers) < 0 or (most and max(workers) >= most):
             some = f"some of 0 to {most - 1}" if most else "numbers from 0 on"
             raise ValueError(f"active workers must be {some}, got {sorted(workers)}")
-        MoveLog(self._beside_checkpoint(STATES).root).activate(workers)
+        MoveLog(self._beside_checkpoint(STATES), most or 0, elastic=True).activate(workers)
 
     def _stateful(
         self,
         df: DataFrame,
         keys: Sequence[str],
-        wrapped: Callable[[MoveLog], Operator | MovingProcessor],
+        wrapped: Callable[[Telling], Operator | MovingProcessor],
+        output: StructType,
         mode: str,
     ) -> DataFrame:
         if not df.isStreaming:
@@ -139,14 +145,14 @@ class Balancer(Routing):
                 f"{self.scheme} splits keys, and the states of one key cannot be put together: "
                 "use a planner like 'mixed', or write a CombineFn for combine(...)"
             )
-        names = Names.free_in(df)
+        names = Names.free_in(df, taken=output.names)
         columns = key_columns(df, keys)
         route = PlannedRoute(columns, columns, self.n_workers(df), names, names("slot"))
         place = self._beside_checkpoint(STATES)
-        log, first = MoveLog(place.root), None
+        log = MoveLog(place, route.n_workers, self.active is not None)
+        log.check()
         if self.active is not None:
             self.activate(self.active, n_workers=route.n_workers)
-            first = log.homes(route.n_workers).first
 
         def guide() -> Guide:
             if not isinstance(self._scheme, str):
@@ -156,12 +162,13 @@ class Balancer(Routing):
             return Moving(planner, PlanFolder(place.plans), log, memory, self.capacities)
 
         costs = f"unskew costs of {self.name} {place.owner}"
-        rows = self._watched(route.moving(df, place, first), route, guide, place, also=costs)
-        operator = wrapped(log)
+        rows = self._watched(route.moving(df, log), route, guide, place, also=costs)
+        telling = Telling(names, output, log)
+        operator = wrapped(telling)
         if operator.times_out:
             rows = route.with_heralds(rows)
-        found = operator.apply(with_orders(rows, route), keys, route.slot, mode)
-        return without_costs(found.observe(costs, told_costs()))
+        found = operator.apply(with_facts(rows, route), keys, route.slot, mode)
+        return telling.observed(found, costs)
 
     def join(
         self,

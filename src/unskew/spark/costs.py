@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from pyspark import TaskContext
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-COST, ALONE, NOTHING = "__unskew_cost", "!", ""
-"""The column of results that has costs; what they begin with in a row without a result; none.
+NOTHING, ALONE = "", "!"
+"""No cost; what a cost begins with in a row without a result.
 
 A column of nulls would make pandas warn in every task.
 """
@@ -52,39 +47,6 @@ def read_costs(texts: Iterable[str]) -> dict[int, Cost]:
         key, records, seconds, size, worker = text.removeprefix(ALONE).split(",")
         found[int(key)] = Cost(int(records), float(seconds), int(size), int(worker))
     return found
-
-
-def with_costs(
-    results: Iterable[pd.DataFrame], names: Iterable[str], finish: Callable[[], str | None]
-) -> Iterator[pd.DataFrame]:
-    """Pass results on, with a cost in the last row, or in one of its own if there is none.
-
-    ``finish`` is called when there are no more results, and returns the cost, if any.
-    """
-    import pandas as pd  # not needed by tasks that only read plans
-
-    last: pd.DataFrame | None = None
-    for result in results:
-        if not len(result):
-            continue
-        if last is not None:
-            yield last.assign(**{COST: NOTHING})
-        last = result
-    cost = finish()
-    if last is not None:
-        yield last.assign(**{COST: [NOTHING] * (len(last) - 1) + [cost or NOTHING]})
-    elif cost is not None:
-        yield pd.DataFrame({**{name: [None] for name in names}, COST: [ALONE + cost]})
-
-
-def told_costs() -> Column:
-    """Return what to observe of results."""
-    return F.collect_list(F.when(F.col(COST) != NOTHING, F.col(COST))).alias("costs")
-
-
-def without_costs(results: DataFrame) -> DataFrame:
-    """Return the user's results only."""
-    return results.filter(~F.col(COST).startswith(ALONE)).drop(COST)
 
 
 class Meter:

@@ -24,10 +24,14 @@ from pyspark.sql.types import (
 )
 
 
-def key_text(columns: Sequence[Column], kinds: Sequence[DataType]) -> Column:
-    """Return the text of a key: the same for keys that Spark groups as one, and only for these."""
+def key_text(columns: Sequence[Column], kinds: Sequence[DataType], signed: bool = False) -> Column:
+    """Return the text of a key: the same for keys that Spark groups as one, and only for these.
+
+    If ``signed``, the one of -0.0 is not that of 0.0.
+    """
+    leaf = _to_signed_text if signed else _to_text
     parts = (
-        _mapped(column, kind, _to_text).alias(f"f{i}")
+        _mapped(column, kind, leaf).alias(f"f{i}")
         for i, (column, kind) in enumerate(zip(columns, kinds, strict=True))
     )
     return F.to_json(F.struct(*parts), {"ignoreNullFields": "false"})
@@ -47,7 +51,7 @@ def _mapped(value: Column, kind: DataType, leaf: Callable[[Column, DataType], Co
         return F.transform(value, lambda each: _mapped(each, element, leaf))
     if isinstance(kind, StructType):
         names = [f"f{i}" for i in range(len(kind))], kind.names
-        before, after = names[::-1] if leaf is _to_text else names
+        before, after = names if leaf is _from_text else names[::-1]
         fields = (
             _mapped(value.getField(old), field.dataType, leaf).alias(new)
             for old, new, field in zip(before, after, kind, strict=True)
@@ -68,6 +72,19 @@ def _to_text(value: Column, kind: DataType) -> Column:
     if isinstance(kind, BinaryType):
         return F.hex(value)
     return value.cast("string")
+
+
+def _to_signed_text(value: Column, kind: DataType) -> Column:
+    floats = isinstance(kind, FloatType | DoubleType)
+    return value.cast("string") if floats else _to_text(value, kind)
+
+
+def has_floats(kinds: Sequence[DataType]) -> bool:
+    """Say whether there are floating-point numbers in keys of these types."""
+    inner = [field.dataType for kind in kinds if isinstance(kind, StructType) for field in kind]
+    inner += [kind.elementType for kind in kinds if isinstance(kind, ArrayType)]
+    floats = any(isinstance(kind, FloatType | DoubleType) for kind in kinds)
+    return floats or (bool(inner) and has_floats(inner))
 
 
 def _from_text(text: Column, kind: DataType) -> Column:

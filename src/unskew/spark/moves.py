@@ -22,7 +22,8 @@ from unskew.spark.metrics import Guide
 from unskew.spark.observed import Observed
 from unskew.spark.planning import Memory
 from unskew.spark.plans import PlanFolder, SplitPlan
-from unskew.spark.whereabouts import Homes, MoveLog
+from unskew.spark.record import Homes
+from unskew.spark.whereabouts import MoveLog
 
 MEASURED = "measured"
 IDLE = 1e-9
@@ -111,13 +112,13 @@ def of_active(statistics: Statistics, homes: Homes) -> Statistics:
 
     What they have of keys that cannot be told apart goes to those that stand in for them.
     """
-    if len(homes.active) == homes.n_workers:
+    if len(homes.workers) == homes.n_workers:
         return statistics
     assert statistics.fixed is not None
-    owners = np.arange(len(homes.now_cells)) // CELLS
+    owners = np.arange(len(homes.by_cell)) // CELLS
     fixed = np.zeros(homes.n_workers)
-    np.add.at(fixed, homes.now_cells, statistics.fixed[owners] / CELLS)
-    resting = np.isin(np.arange(homes.n_workers), homes.active, invert=True)
+    np.add.at(fixed, homes.by_cell, statistics.fixed[owners] / CELLS)
+    resting = np.isin(np.arange(homes.n_workers), homes.workers, invert=True)
     capacities = np.where(resting, IDLE, statistics.capacities)
     return replace(statistics, capacities=capacities, fixed=fixed)
 
@@ -161,7 +162,7 @@ class Moving(Guide):
         measured = self.memory.measured()
         costs = {key % 2**64: cost for key, cost in batch.costs.items()}
         self.prices.add(costs, {*measured.keys.tolist(), *costs})
-        homes = self.log.homes(self.memory.n_workers)
+        homes = self.log.homes()
         old = Plan((1.0,) * self.memory.n_workers, *self.current.whole(), fallback="spark")
         found = self.planner.plan(of_active(self.prices.statistics(measured), homes), old)
         if len(found.moves):

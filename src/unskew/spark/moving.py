@@ -1,87 +1,36 @@
-"""How the state of a key gets from one worker to another, lazily and in band.
+"""How the state of a key gets from one worker to another, and the laws that this keeps.
 
-A plan says where a key should be, the log of moves where its state is (`unskew.spark.whereabouts`).
-While they agree, rows go there. When they do not, the rows of the next micro-batch that has any
-still go where the state is, and take it along: the worker processes them, and then *exports* the
-state for the other one. From the batch after that on rows go to the other worker, which *imports*
-the state when the first of them comes. So no row ever waits; a key without rows stays where it is.
+A plan says where a key should be, a record where its state is (`unskew.spark.whereabouts`). Rows go
+where the state is. If that is not where it should be, the worker processes the rows and then
+*exports* the state, to an object of its task (`unskew.spark.exports`). From the next batch on rows
+go to the other worker, which *imports* the state when the first of them comes. So no row ever
+waits, and a key without rows stays where it is. If states can time out, a *herald* goes to the
+new worker in the batch of the export, which wakes it in the next one: then it imports the state,
+rows or not, and what is due times out.
 
-Where states can time out, a *herald* goes to the new worker in the batch of the export, so that it
-imports the state in the next one, rows or not.
+The laws, for each key that Spark groups as one, and each micro-batch:
 
-A batch that is tried again does the same again: what it starts from is written down before its
-first task runs, exports overwrite themselves, and are read in later batches only.
+1. *One holder.* At the end of a batch a state is in the store of one worker, or in one object on
+   its way to one worker, or nowhere, if there is none.
+2. *One caller.* The user's function is called as in the plain query: in the same batches, with the
+   same rows, with the state that the call before left as Spark keeps it, for the same timeouts.
+3. *Same again.* What a batch does with keys is written down once, before its first task runs: the
+   *orders* of the batch, made of those of the batch before and of what its tasks told. A batch that
+   is tried again, by the same driver or by the next one, has the same orders and reads the same
+   objects, as objects are removed only when the batch that read them is over.
+4. *Last word.* A task tells what became of its keys in one object, under a name of its attempt,
+   before it ends. If there are several of one task, the newest counts, as in Spark's own store.
+5. *Nothing guessed.* Orders name those of the batch before, which must be there. In a batch in
+   which anything can be told all tasks leave an object, if only to say that there is nothing. So a
+   file that is lost, cut, changed, swapped or of another query is found out, and named.
+6. *Nothing kept for ever.* An object goes when its last state was imported. If few states of an old
+   one are still awaited, they are carried over to a new one. A key without a state is forgotten.
+
+Where workers come and go, tasks also tell of keys that are new to them, so that it is known which
+are not: a new key is born where it belongs now, and not where it would have been before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any
-
-STAY, HERALD, ARRIVED = -1, -2, -1
-"""The state stays where it is; it is announced; it came long ago."""
-
-
-@dataclass
-class Held:
-    """What a worker holds of a key.
-
-    Parameters
-    ----------
-    state
-        Of the user, None for none.
-    expected
-        The batch in which the state was exported that is to come; `ARRIVED` if none is.
-    """
-
-    state: Any = None
-    expected: int = ARRIVED
-
-
-@dataclass(frozen=True)
-class Orders:
-    """What the rows of a key say about its state, all of them the same in a batch.
-
-    Parameters
-    ----------
-    to
-        The worker that it should go to, `STAY`, or `HERALD`: it will come here.
-    since
-        The batch in which it was exported for this worker; `ARRIVED` if it is here.
-    """
-
-    to: int = STAY
-    since: int = ARRIVED
-
-
-@dataclass(frozen=True)
-class Transfer:
-    """Gives up and takes in the state of one key.
-
-    Parameters
-    ----------
-    export
-        Writes a state, None for nothing, that leaves for a worker.
-    fetch
-        Returns what was exported in a batch, and notes that it has come.
-    """
-
-    export: Callable[[int, Any], None]
-    fetch: Callable[[int], Any]
-
-    def step(
-        self, held: Held, batch: int, orders: Orders, process: Callable[[], Iterator[Any]]
-    ) -> Iterator[Any]:
-        """Do what a batch brings to a key at a worker: rows with orders, or waking up."""
-        since = max(held.expected, orders.since)
-        if orders.to == HERALD:
-            if held.state is None:
-                held.expected = batch
-            return
-        if held.state is None and since != ARRIVED:
-            held.state, held.expected = self.fetch(since), ARRIVED
-        yield from process()
-        if orders.to != STAY:
-            self.export(orders.to, held.state)
-            held.state = None
+STAY, HERALD = -1, -2
+"""What to do with a state: it stays where it is; it will come here."""

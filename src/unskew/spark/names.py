@@ -30,7 +30,11 @@ class Names:
     @classmethod
     def free_in(cls, *dfs: DataFrame, taken: Iterable[str] = ()) -> Names:
         """Return names that no column of these has, and that are not taken otherwise."""
-        known = [*taken, *(column for df in dfs for column in df.columns)]
+        return cls.of([*taken, *(column for df in dfs for column in df.columns)])
+
+    @classmethod
+    def of(cls, known: Iterable[str]) -> Names:
+        """Return names that are none of these."""
         ours = {name.casefold() for name in known if name.casefold().startswith(PREFIX)}
         if not ours:
             return cls()

@@ -13,17 +13,18 @@ from pyspark.sql.types import StructType
 
 from unskew.murmur import targets
 from unskew.sealed import SealError
-from unskew.spark.moving import STAY
 from unskew.spark.names import Names
 from unskew.spark.places import Place
 from unskew.spark.plans import PlanFolder, SplitPlan
 from unskew.spark.schedule import Schedule, ScheduleError
 from unskew.spark.tasks import micro_batch
-from unskew.spark.whereabouts import MoveLog, Order
+from unskew.spark.whereabouts import MoveLog
 
 SCHEMA = "id bigint, targets array<bigint>"
 TERMS = "id bigint, serving array<struct<since: bigint, until: bigint, targets: array<bigint>>>"
-MOVING = f"{SCHEMA}, to int, announced bigint, since bigint"
+SENT = "target bigint, to int, announced bigint"
+MOVING = f"id bigint, {SENT}, known array<struct<key: string, {SENT}, object: string>>"
+CELLS = "id bigint, target bigint"
 
 
 def plan_table(plan: SplitPlan) -> pa.Table:
@@ -49,15 +50,19 @@ class PlanTable(DataSource):
         """Return keys and targets; what to do with states if these move; or when plans hold."""
         if "horizon" in self.options:
             return TERMS
-        return MOVING if "moves" in self.options else SCHEMA
+        if "moves" in self.options:
+            return {"keys": MOVING, "cells": CELLS}[self.options["moves"]]
+        return SCHEMA
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return what reads the plans of a place; states move if there is an option ``moves``."""
+        """Return what reads the plans of a place or, where states move, its orders."""
         place = Place(self.options["root"], self.options["checkpoint"], self.options["owner"])
         if "horizon" in self.options:
             return _TermsReader(place, Schedule(place.root, int(self.options["horizon"])))
         if "moves" in self.options:
-            return _OrdersReader(place, int(self.options["workers"]), "cells" in self.options)
+            elastic = self.options["elastic"] == "True"
+            log = MoveLog(place, int(self.options["workers"]), elastic)
+            return _OrdersReader(log, self.options["moves"] == "cells")
         return _PlanReader(place)
 
 
@@ -114,37 +119,13 @@ def targets_of(folder: PlanFolder, version: int) -> dict[int, list[int]]:
 
 
 class _OrdersReader(DataSourceReader):
-    def __init__(self, place: Place, n_workers: int, cells: bool) -> None:
-        self.place, self.n_workers, self.cells = place, n_workers, cells
-
-    def wanted(self) -> dict[int, int]:
-        plan = PlanFolder(self.place.plans).latest()
-        if plan is None:
-            return {}
-        return dict(zip(plan.keys.tolist(), plan.workers.tolist(), strict=True))
+    def __init__(self, log: MoveLog, cells: bool) -> None:
+        self.log, self.cells = log, cells
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        self.place.claim()
-        found, homes = MoveLog(self.place.root).orders(micro_batch(), self.wanted, self.n_workers)
-        orders = [*found.values()]
-        if self.cells:
-            both = zip(homes.first_cells.tolist(), homes.now_cells.tolist(), strict=True)
-            orders = [
-                Order(cell, first, now) for cell, (first, now) in enumerate(both) if first != now
-            ]
-        goal = targets(self.n_workers).tolist()
-        if orders:
-            yield pa.record_batch(
-                {
-                    "id": pa.array(np.array([o.key for o in orders], np.uint64).view(np.int64)),
-                    "targets": pa.array([[goal[o.worker]] for o in orders]),
-                    "to": pa.array([o.to for o in orders], pa.int32()),
-                    "announced": pa.array(
-                        [None if o.to == STAY else goal[o.to] for o in orders], pa.int64()
-                    ),
-                    "since": pa.array([o.since for o in orders]),
-                }
-            )
+        self.log.place.claim()
+        orders = self.log.orders(micro_batch())
+        yield from (orders.by_cell() if self.cells else orders.by_id()).to_batches()
 
 
 def read_plan(spark: SparkSession, place: Place, names: Names, **options: object) -> DataFrame:

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import DataType
 
-from unskew.murmur import CELLS, MASK, cell_workers, targets
+from unskew.murmur import CELLS, MASK, targets
 from unskew.planners import PLANNERS, read_planners
 from unskew.routers import Scheme
 from unskew.spark.draws import with_draws
 from unskew.spark.hot_keys import Classified, Planned, Strategy
-from unskew.spark.moving import ARRIVED, HERALD, STAY
+from unskew.spark.key_text import has_floats, key_text
+from unskew.spark.moving import HERALD, STAY
 from unskew.spark.names import Names
 from unskew.spark.observed import Look, Observed
 from unskew.spark.placement import slot_column, worker_column
-from unskew.spark.places import Place
 from unskew.spark.plan_source import hidden, plan_table, read_plan
 from unskew.spark.planning import Memory
 from unskew.spark.plans import SplitPlan
+from unskew.spark.whereabouts import MoveLog
 
 CLASSIFYING = ("d-choices", "w-choices", "round-robin-head", "dstream", "fish")
 """Schemes whose hot keys can be planned for."""
@@ -87,39 +89,68 @@ class PlannedRoute:
         found = joined.withColumn(self.names("targets"), chosen).drop(serving)
         return self._with_slot(found, F.col(self.names("targets")))
 
-    def moving(self, df: DataFrame, place: Place, first: Collection[int] | None) -> DataFrame:
-        """Return the rows with slots by where the states of keys are, and what to do with these.
-
-        ``first`` are the workers that were active at the beginning, if workers come and go.
-        """
-        session, to, since = df.sparkSession, self.names("to"), self.names("since")
-        table = read_plan(session, place, self.names, moves=True, workers=self.n_workers)
-        joined = self._known(df).join(F.broadcast(table), self.names("id"), "left")
-        if first is not None:
-            joined = self._by_cells(joined, place, first)
-        orders = {
-            to: F.coalesce(to, F.lit(STAY)),
-            since: F.coalesce(since, F.lit(ARRIVED).cast("long")),
+    def moving(self, df: DataFrame, log: MoveLog) -> DataFrame:
+        """Return the rows with slots by where the states of keys are, and what to do with these."""
+        table = self._read_orders(df, log, "keys")
+        id_, own, text = self.names("id"), self.names("known"), self.names("key")
+        joined = self._checked(df).join(F.broadcast(table), id_, "left")
+        # Of keys that a record or a plan knows; a new one has to be told of, too, if workers go.
+        key = key_text(self.columns, self._kinds(df))
+        told = F.lit(True) if log.elastic else F.col(self.names("target")).isNotNull()
+        joined = joined.withColumn(text, F.when(told, key).otherwise(""))
+        same = F.filter(own, lambda known: known["key"] == F.col(text))
+        joined = joined.withColumn(own, F.get(same, F.lit(0)))
+        target = self._picked(own, "target")
+        if log.elastic:
+            joined = self._with_cells(joined, log)
+            target = F.coalesce(target, F.col(self.names("cell_target")))
+        facts = {
+            self.names("targets"): F.when(target.isNotNull(), F.array(target)),
+            self.names("to"): F.coalesce(self._picked(own, "to"), F.lit(STAY)),
+            self.names("announced"): self._picked(own, "announced"),
+            self.names("object"): F.coalesce(F.col(own)["object"], F.lit("")),
         }
-        return self._with_slot(joined, F.col(self.names("targets"))).withColumns(orders)
+        found = joined.withColumns(facts)
+        gone = (own, self.names("target"), self.names("cell_target"))
+        return self._with_slot(found, F.col(self.names("targets"))).drop(*gone)
 
-    def _by_cells(self, df: DataFrame, place: Place, first: Collection[int]) -> DataFrame:
-        """Return rows with orders by the cells of keys, for keys that have none of their own."""
+    def _picked(self, known: str, what: str) -> Column:
+        """Return what holds for a key: what is known of it or, if nothing is, of its id."""
+        mine = F.col(known)
+        return F.when(mine.isNotNull(), mine[what]).otherwise(F.col(self.names(what)))
+
+    def _with_cells(self, df: DataFrame, log: MoveLog) -> DataFrame:
+        """Return rows with the targets of new keys, by the cells of these."""
         key, own = F.col(self.names("id")), self.names("cell")
         cell = self.home * CELLS + F.pmod(F.shiftrightunsigned(key, 32), F.lit(CELLS))
-        options = {"moves": True, "workers": self.n_workers, "cells": True}
-        table = read_plan(df.sparkSession, place, self.names, **options)
-        facts = [self.names(what) for what in ("targets", "to", "announced", "since")]
-        renamed = table.select(
-            F.col(self.names("id")).alias(own), *(F.col(n).alias(f"{n}_cell") for n in facts)
-        )
+        table = self._read_orders(df, log, "cells")
+        target = F.col(self.names("target")).alias(self.names("cell_target"))
+        renamed = table.select(F.col(self.names("id")).alias(own), target)
         joined = df.withColumn(own, cell.cast("long")).join(F.broadcast(renamed), own, "left")
-        known = F.col(self.names("targets")).isNotNull()
-        at_first = targets(self.n_workers)[cell_workers(self.n_workers, first)].tolist()
-        home = F.array(F.element_at(F.lit(at_first), F.col(own).cast("int") + 1))
-        chosen = {n: F.when(known, F.col(n)).otherwise(F.col(f"{n}_cell")) for n in facts}
-        chosen[facts[0]] = F.coalesce(chosen[facts[0]], home)
-        return joined.withColumns(chosen).drop(own, *(f"{n}_cell" for n in facts))
+        return joined.drop(own)
+
+    def _read_orders(self, df: DataFrame, log: MoveLog, what: str) -> DataFrame:
+        options = {"moves": what, "workers": log.n_workers, "elastic": log.elastic}
+        return read_plan(df.sparkSession, log.place, self.names, **options)
+
+    def _kinds(self, df: DataFrame) -> list[DataType]:
+        return [field.dataType for field in df.select(*self.columns).schema]
+
+    def _checked(self, df: DataFrame) -> DataFrame:
+        """Return the rows with the key of plans; refuse keys of which Spark makes two states."""
+        known, kinds = self._known(df), self._kinds(df)
+        if not has_floats(kinds):
+            return known
+        raw = key_text(self.columns, kinds, signed=True)
+        odd = raw != key_text(self.columns, kinds)
+        message = (
+            "a key is -0.0, of which Spark keeps another state than of 0.0, though it groups their "
+            "rows together: add 0.0 to it, df.withColumn(key, F.col(key) + 0.0)"
+        )
+        id_ = self.names("id")
+        return known.withColumn(
+            id_, F.when(odd, F.raise_error(F.lit(message)).cast("long")).otherwise(F.col(id_))
+        )
 
     def with_heralds(self, df: DataFrame) -> DataFrame:
         """Return rows of `moving` and, for those whose state leaves, one to where it goes."""

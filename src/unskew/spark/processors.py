@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import pandas as pd
+import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.stateful_processor import (
     ExpiredTimerInfo,
@@ -22,18 +23,19 @@ from pyspark.sql.streaming.stateful_processor import (
     TimerValues,
     ValueState,
 )
-from pyspark.sql.types import StringType, StructField, StructType
 
-from unskew.spark.costs import COST, Cost, Meter, with_costs
+from unskew.spark.costs import Cost, Meter
+from unskew.spark.exports import GONE, HERE, MOVED, Note, type_bytes
 from unskew.spark.keys import ColumnOrName
-from unskew.spark.moving import ARRIVED, HERALD, Held, Transfer
-from unskew.spark.stateful import nullable, taken_orders
+from unskew.spark.moving import HERALD, STAY
+from unskew.spark.state_types import StateType
+from unskew.spark.stateful import Facts, taken_facts
 from unskew.spark.tasks import micro_batch, partition_and_batch
-from unskew.spark.whereabouts import MoveLog
+from unskew.spark.told import Telling, Told, with_told
 
-EXPECTED = "__unskew_expected"
-HERE = object()
-"""Stands for whatever the states of a processor hold."""
+HIDDEN = "__unskew_facts"
+"""The state in which is remembered what rows said of a key, and the timer that wakes it."""
+ASLEEP = -1
 
 
 class Carrier:
@@ -63,44 +65,82 @@ class Carrier:
         self._maps[stateName] = found
         return found
 
+    def deleteIfExists(self, stateName: str) -> None:  # noqa: N802, N803
+        """Forget a state."""
+        self._handle.deleteIfExists(stateName)
+        for known in (self._values, self._lists, self._maps):
+            known.pop(stateName, None)
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self._handle, name)
 
     @property
     def empty(self) -> bool:
-        """Whether there is nothing to carry."""
+        """Whether there is no state to carry."""
         return not any(state.exists() for state in self._states)
 
-    def unload(self, timers: bool) -> bytes:
-        """Return all states and timers, and clear them."""
-        held: dict[str, Any] = {
-            "values": {n: s.get() for n, s in self._values.items() if s.exists()},
-            "lists": {n: [*s.get()] for n, s in self._lists.items() if s.exists()},
-            "maps": {n: [*s.iterator()] for n, s in self._maps.items() if s.exists()},
-            "timers": [*self._handle.listTimers()] if timers else [],
-        }
-        for state in self._states:
-            state.clear()
-        for timer in held["timers"]:
-            self._handle.deleteTimer(timer)
-        return pickle.dumps(held)
+    @property
+    def kind(self) -> pa.DataType:
+        """The type of all states together, as Arrow has it."""
+        values = [(f"value {n}", t.arrow) for n, t in self._types(self._values, "value").items()]
+        lists = [
+            (f"list {n}", pa.large_list(t.arrow))
+            for n, t in self._types(self._lists, "list").items()
+        ]
+        maps = []
+        for name, (key, value) in self._map_types().items():
+            pair = pa.struct([("key", key.arrow), ("value", value.arrow)])
+            maps.append((f"map {name}", pa.large_list(pair)))
+        return pa.struct([*values, *lists, *maps, ("timers", pa.large_list(pa.int64()))])
+
+    def unload(self, timers: Sequence[int]) -> dict[str, Any]:
+        """Return all states, in the form of Arrow, with timers, and clear them."""
+        held: dict[str, Any] = {"timers": [*timers]}
+        for name, kind in self._types(self._values, "value").items():
+            found = self._values[name].get() if self._values[name].exists() else None
+            held[f"value {name}"] = None if found is None else kind.packed(found)
+        for name, kind in self._types(self._lists, "list").items():
+            state = self._lists[name]
+            some = [kind.packed(v) for v in state.get()] if state.exists() else None
+            held[f"list {name}"] = some
+        for name, (key, value) in self._map_types().items():
+            pairs = self._maps[name].iterator() if self._maps[name].exists() else None
+            held[f"map {name}"] = pairs and [
+                {"key": key.packed(k), "value": value.packed(v)} for k, v in pairs
+            ]
+        for each in self._states:
+            each.clear()
+        return held
+
+    def load(self, held: dict[str, Any]) -> None:
+        """Take in the states that were unloaded elsewhere."""
+        for name, kind in self._types(self._values, "value").items():
+            if (value := held[f"value {name}"]) is not None:
+                self._values[name].update(kind.unpacked(value))
+        for name, kind in self._types(self._lists, "list").items():
+            if (values := held[f"list {name}"]) is not None:
+                self._lists[name].put([kind.unpacked(value) for value in values])
+        for name, (key, kind) in self._map_types().items():
+            for pair in held[f"map {name}"] or ():
+                self._maps[name].updateValue(
+                    key.unpacked(pair["key"]), kind.unpacked(pair["value"])
+                )
 
     @property
     def _states(self) -> list[ValueState | ListState | MapState]:
         return [*self._values.values(), *self._lists.values(), *self._maps.values()]
 
-    def load(self, data: bytes) -> None:
-        """Take in what was unloaded elsewhere."""
-        held = pickle.loads(data)
-        for name, value in held["values"].items():
-            self._values[name].update(value)
-        for name, values in held["lists"].items():
-            self._lists[name].put(values)
-        for name, pairs in held["maps"].items():
-            for key, value in pairs:
-                self._maps[name].updateValue(key, value)
-        for timer in held["timers"]:
-            self._handle.registerTimer(timer)
+    def _types(self, states: Any, kind: str) -> dict[str, StateType]:
+        """Return the types of values or lists; Spark has parsed what the user gave."""
+        clients = {name: getattr(state, f"_{kind}StateClient") for name, state in states.items()}
+        return {name: StateType(client.schema) for name, client in clients.items()}
+
+    def _map_types(self) -> dict[str, tuple[StateType, StateType]]:
+        clients = {name: state._mapStateClient for name, state in self._maps.items()}
+        return {
+            name: (StateType(client.user_key_schema), StateType(client.value_schema))
+            for name, client in clients.items()
+        }
 
 
 @dataclass
@@ -111,18 +151,15 @@ class MovingProcessor(StatefulProcessor):
     ----------
     user
         The user's processor.
-    output
-        The schema of its results.
     time_mode
         The user's.
-    log
-        Where states are on their way.
+    telling
+        Takes what is told beside results.
     """
 
     user: StatefulProcessor
-    output: StructType
     time_mode: str
-    log: MoveLog
+    telling: Telling
 
     @property
     def times_out(self) -> bool:
@@ -132,17 +169,16 @@ class MovingProcessor(StatefulProcessor):
     def apply(
         self, rows: DataFrame, keys: Sequence[ColumnOrName], slot: str, mode: str
     ) -> DataFrame:
-        """Return the results, with what keys cost in rows of their own, in the column `COST`."""
-        out = StructType([*map(nullable, self.output), StructField(COST, StringType())])
+        """Return the results, with what is told."""
         grouped = rows.groupBy(*keys, slot)
-        return grouped.transformWithStateInPandas(self, out, mode, self.time_mode)
+        return grouped.transformWithStateInPandas(self, self.telling.schema, mode, self.time_mode)
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Let the user's processor ask for its states."""
         self.handle, self.carrier = handle, Carrier(handle)
         self.user.init(cast(StatefulProcessorHandle, self.carrier))
         if self.times_out:
-            self.expected = handle.getValueState(EXPECTED, "since bigint, plan_key bigint")
+            self.hidden = handle.getValueState(HIDDEN, "facts string, wakes bigint")
 
     def handleInputRows(  # noqa: N802
         self,
@@ -151,29 +187,40 @@ class MovingProcessor(StatefulProcessor):
         timerValues: TimerValues,  # noqa: N803
     ) -> Iterator[pd.DataFrame]:
         """Do what a micro-batch brings to a key at this worker."""
-        plan_key, orders, chunks = taken_orders(rows)
+        facts, chunks = taken_facts(rows)
+        if facts.to == HERALD:
+            self._expect(facts, timerValues)
+            return
+        known, wakes = self._remembered()
+        if wakes != ASLEEP:
+            self.handle.deleteTimer(wakes)
+        before = bool(facts.key) and self._exists()
+        if facts.object:
+            for at in self._import(facts):
+                self.handle.registerTimer(at)
         meter = Meter()
-        known = orders.since == ARRIVED or not self.carrier.empty
-        held = Held(HERE if known and orders.to != HERALD else None, self._since())
-        transfer, batch = self._transfer(key[:-1], plan_key), micro_batch()
+        notes: list[Note | None] = []
 
-        def process() -> Iterator[pd.DataFrame]:
+        def results() -> Iterator[pd.DataFrame]:
             users = self.user.handleInputRows(key[:-1], meter.counted(chunks), timerValues)
-            return meter.timed(users)
+            yield from meter.timed(users)
+            if facts.to != STAY:
+                yield from self._fire(key[:-1], timerValues, self._timers())
+                notes.append(self._export(facts))
 
-        def finish() -> str | None:
-            if held.expected != ARRIVED:
-                self.expected.update((held.expected, plan_key))
-                self.handle.registerTimer(self._now(timerValues) + 1)
-            elif self.times_out and self.expected.exists():
-                self.expected.clear()
-            if not meter.matters:
-                return None
-            worker, _ = partition_and_batch()
-            return Cost(meter.records, meter.seconds, 1, worker).text(plan_key)
+        def finish() -> Told:
+            if facts.key and facts.to == STAY:
+                notes.append(self._stays(facts, before))
+            if self.times_out:
+                self._remember(facts, known, wakes)
+            cost = None
+            if meter.matters:
+                worker = partition_and_batch()[0]
+                cost = Cost(meter.records, meter.seconds, 1, worker).text(facts.id)
+            return Told(cost, notes[0] if notes else None)
 
-        results = transfer.step(held, batch, orders, process)
-        return with_costs(results, self.output.names, finish)
+        names = self.telling.output.names
+        yield from with_told(results(), names, self.telling.column, finish)
 
     def handleExpiredTimer(  # noqa: N802
         self,
@@ -182,40 +229,101 @@ class MovingProcessor(StatefulProcessor):
         expiredTimerInfo: ExpiredTimerInfo,  # noqa: N803
     ) -> Iterator[pd.DataFrame]:
         """Take in a state that was announced, or let the user's processor handle its timer."""
-        if (since := self._since()) == ARRIVED:
-            users = self.user.handleExpiredTimer(key[:-1], timerValues, expiredTimerInfo)
-            yield from with_costs(users, self.output.names, lambda: None)
-        elif since < micro_batch():
-            (_, plan_key) = self.expected.get() or (0, 0)
-            self._transfer(key[:-1], plan_key).fetch(since)
-            self.expected.clear()
-        else:
-            self.handle.registerTimer(self._now(timerValues) + 1)
+        facts, wakes = self._remembered()
+        told: list[Note | None] = []
+
+        def woken() -> Iterator[pd.DataFrame]:
+            self.hidden.clear()
+            orders = self.telling.log.orders(micro_batch())
+            where = orders.record.on_their_way.get((facts.id, facts.key))
+            if where is None:
+                return
+            timers = self._import(facts._replace(object=where))
+            due = [at for at in timers if at <= self._now(timerValues)]
+            for at in {*timers} - {*due}:
+                self.handle.registerTimer(at)
+            yield from self._fire(key[:-1], timerValues, due)
+            told.append(self._stays(facts._replace(object=where), before=False))
+            self._remember(facts, Facts(), ASLEEP)
+
+        def users() -> Iterator[pd.DataFrame]:
+            before = bool(facts.key) and self._exists()
+            yield from self.user.handleExpiredTimer(key[:-1], timerValues, expiredTimerInfo)
+            if facts.key:
+                fired = expiredTimerInfo.getExpiryTimeInMs()
+                told.append(self._stays(facts, before, fired))
+
+        results = woken() if wakes != ASLEEP else users()
+        yield from with_told(
+            results,
+            self.telling.output.names,
+            self.telling.column,
+            lambda: Told(note=told[0] if told else None),
+        )
 
     def close(self) -> None:
         """Close the user's processor."""
         self.user.close()
 
-    def _transfer(self, key: tuple[Any, ...], plan_key: int) -> Transfer:
-        worker, batch = partition_and_batch()[0], micro_batch()
+    def _expect(self, facts: Facts, values: TimerValues) -> None:
+        """Have the key woken in the next batch."""
+        wakes = self._now(values) + 1
+        self.hidden.update((facts.text, wakes))
+        self.handle.registerTimer(wakes)
 
-        def export(to: int, _: Any) -> None:
-            data = None if self.carrier.empty else self.carrier.unload(self.times_out)
-            self.log.export(batch, plan_key, key, to, data)
+    def _import(self, facts: Facts) -> list[int]:
+        """Take in a state; return its timers."""
+        worker = partition_and_batch()[0]
+        log, kind = self.telling.log, self.carrier.kind
+        held, _ = log.fetch(facts.object, facts.key, worker, kind)
+        self.carrier.load(held)
+        return [*held["timers"]]
 
-        def fetch(since: int) -> Any:
-            data = self.log.fetch(batch, plan_key, key, worker, since)
-            if data is not None:
-                self.carrier.load(data)
-            return HERE
+    def _export(self, facts: Facts) -> Note:
+        timers = self._timers()
+        if self.carrier.empty and not timers:
+            return Note(GONE, facts.id, facts.key, facts.to)
+        kind, held = self.carrier.kind, self.carrier.unload(timers)
+        for timer in timers:
+            self.handle.deleteTimer(timer)
+        place, size = (MOVED, facts.id, facts.key, facts.to), len(pickle.dumps(held))
+        return Note(*place, held, None, type_bytes(kind), size)
 
-        return Transfer(export, fetch)
+    def _stays(self, facts: Facts, before: bool, fired: int | None = None) -> Note | None:
+        """Return what to tell of a state that does not leave."""
+        place = facts.id, facts.key, partition_and_batch()[0]
+        if not self._exists(fired):
+            return Note(GONE, *place) if before or facts.object else None
+        return Note(HERE, *place) if facts.object or not before else None
 
-    def _since(self) -> int:
-        if not (self.times_out and self.expected.exists()):
-            return ARRIVED
-        (since, _) = self.expected.get() or (ARRIVED, 0)
-        return int(since)
+    def _fire(
+        self, key: tuple[Any, ...], values: TimerValues, timers: Sequence[int]
+    ) -> Iterator[pd.DataFrame]:
+        """Let the user's processor handle the timers of a key that are due, as Spark would."""
+        for at in sorted(timers):
+            if at <= self._now(values):
+                yield from self.user.handleExpiredTimer(key, values, ExpiredTimerInfo(at))
+                self.handle.deleteTimer(at)
+
+    def _exists(self, fired: int | None = None) -> bool:
+        """Say whether there is a state or a timer, other than one that fires right now."""
+        return not self.carrier.empty or any(at != fired for at in self._timers())
+
+    def _timers(self) -> list[int]:
+        return [*self.handle.listTimers()] if self.times_out else []
+
+    def _remembered(self) -> tuple[Facts, int]:
+        """Return what is known of a key, and the timer that is to wake it."""
+        found = self.hidden.get() if self.times_out and self.hidden.exists() else None
+        return (Facts(), ASLEEP) if found is None else (Facts.read(found[0]), int(found[1]))
+
+    def _remember(self, facts: Facts, known: Facts, wakes: int) -> None:
+        """Keep what is to be told of a key when a timer of it fires; wake it no more."""
+        stays = facts.key and facts.to == STAY and self._exists()
+        if stays and (known.text != facts.text or wakes != ASLEEP):
+            self.hidden.update((facts.text, ASLEEP))
+        elif not stays and self.hidden.exists():
+            self.hidden.clear()
 
     def _now(self, values: TimerValues) -> int:
         if self.time_mode.lower() == "eventtime":

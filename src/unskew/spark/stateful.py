@@ -4,107 +4,94 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import chain
-from typing import Any, NoReturn
+from typing import Any, NamedTuple
 
 import pandas as pd
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
-from pyspark.sql.types import LongType, StringType, StructField, StructType
+from pyspark.sql.types import IntegerType, StringType, StructType
 
-from unskew.spark.costs import COST, Cost, Meter, with_costs
+from unskew.spark.costs import Cost, Meter
+from unskew.spark.exports import GONE, HERE, MOVED, Note, type_bytes
+from unskew.spark.key_state import KeyState
 from unskew.spark.keys import ColumnOrName
-from unskew.spark.moving import ARRIVED, Held, Orders, Transfer
+from unskew.spark.moving import HERALD, STAY
+from unskew.spark.names import Names
 from unskew.spark.planned import PlannedRoute
+from unskew.spark.state_types import StateType, arrow_type
 from unskew.spark.tasks import micro_batch, partition_and_batch
-from unskew.spark.whereabouts import MoveLog
+from unskew.spark.told import Telling, Told, nullable, with_told
 
 OURS = 2
 """The last columns of the rows that an operator is given: orders and the slot."""
-OF_EXPECTED = ("__unskew_expected", "__unskew_plan_key")
-"""Of the state of a key that will come: null if it has."""
+EXPECTED, TIMER = 1, 2
+"""A row of Spark's store that is no state: one that will come; a timeout alone."""
 
 Function = Callable[[Any, Iterator[pd.DataFrame], Any], Iterable[pd.DataFrame]]
 
 
+class Facts(NamedTuple):
+    """What the rows of a key say about it, all of them the same in a batch.
+
+    Parameters
+    ----------
+    id, key
+        As plans know it, and its text; no text if there is nothing to tell of it.
+    to
+        The worker that its state should go to, `STAY`, or `HERALD`: it will come here.
+    object
+        Where its state is, if it was exported for this worker.
+    """
+
+    id: int = 0
+    to: int = STAY
+    object: str = ""
+    key: str = ""
+
+    @classmethod
+    def read(cls, text: str) -> Facts:
+        """Read what a row says.
+
+        Examples
+        --------
+        >>> Facts.read("7,-1,,{'a,b'}")
+        Facts(id=7, to=-1, object='', key="{'a,b'}")
+        """
+        number, to, where, key = text.split(",", 3)
+        return cls(int(number), int(to), where, key)
+
+    @property
+    def text(self) -> str:
+        """What to remember of a key: all but what to do with it."""
+        return f"{self.id},{STAY},,{self.key}"
+
+
 @dataclass
-class KeyState:
-    """The state of a key as the user's function sees it: as Spark's GroupState.
+class Held:
+    """What a worker holds of a key in Spark's store.
 
     Parameters
     ----------
     value
-        The state, None if there is none.
-    hasTimedOut
-        Whether the function is called as the key has timed out.
+        Its state.
+    kind
+        0, `EXPECTED` or `TIMER`.
+    facts
+        What is remembered of the key.
     """
 
-    value: tuple[Any, ...] | None
-    hasTimedOut: bool  # noqa: N815
-    _group: GroupState
-    _timeout: str
-    changed: bool = False
-    times_out_at: int | None = None
-    """When it times out, in milliseconds, as set before it came here or by the function."""
+    value: tuple[Any, ...] | None = None
+    kind: int = 0
+    facts: Facts | None = None
 
     @property
     def exists(self) -> bool:
-        """Whether there is a state."""
-        return self.value is not None
-
-    @property
-    def get(self) -> tuple[Any, ...]:
-        """The state, if there is one."""
-        if self.value is None:
-            raise ValueError("the key has no state: look at state.exists first")
-        return self.value
-
-    @property
-    def getOption(self) -> tuple[Any, ...] | None:  # noqa: N802
-        """The state, or None."""
-        return self.value
-
-    def update(self, newValue: Sequence[Any]) -> None:  # noqa: N803
-        """Set the state."""
-        if newValue is None:
-            raise TypeError("a state cannot be None: use state.remove()")
-        self.value, self.changed = tuple(newValue), True
-
-    def remove(self) -> None:
-        """Have no state any more."""
-        self.value, self.changed = None, True
-
-    def setTimeoutDuration(self, durationMs: int) -> None:  # noqa: N802, N803
-        """Time out when the key gets no rows for this long."""
-        if self._timeout != GroupStateTimeout.ProcessingTimeTimeout:
-            _refuse("a duration", "ProcessingTimeTimeout")
-        self.times_out_at = self._group.getCurrentProcessingTimeMs() + _positive(durationMs)
-
-    def setTimeoutTimestamp(self, timestampMs: int) -> None:  # noqa: N802, N803
-        """Time out when the watermark passes a time."""
-        if self._timeout != GroupStateTimeout.EventTimeTimeout:
-            _refuse("a timestamp", "EventTimeTimeout")
-        self.times_out_at = _positive(timestampMs)
-
-    def getCurrentProcessingTimeMs(self) -> int:  # noqa: N802
-        """Return the time of the micro-batch."""
-        return self._group.getCurrentProcessingTimeMs()
-
-    def getCurrentWatermarkMs(self) -> int:  # noqa: N802
-        """Return the watermark."""
-        return self._group.getCurrentWatermarkMs()
-
-
-def _refuse(what: str, needed: str) -> NoReturn:
-    raise ValueError(f"{what} as timeout needs timeout=GroupStateTimeout.{needed}")
-
-
-def _positive(given: int) -> int:
-    if int(given) <= 0:
-        raise ValueError(f"a timeout must be above 0 ms, got {given}")
-    return int(given)
+        """Whether there is a state or a timeout."""
+        return self.value is not None or self.kind == TIMER
 
 
 @dataclass(frozen=True)
@@ -113,112 +100,216 @@ class Operator:
 
     Parameters
     ----------
-    function, output, state, timeout
+    function, state, timeout
         The user's, as for Spark's applyInPandasWithState.
-    log
-        Where states are on their way.
+    telling
+        Takes what is told beside results.
     """
 
     function: Function
-    output: StructType
     state: StructType
     timeout: str
-    log: MoveLog
+    telling: Telling
 
     @property
     def times_out(self) -> bool:
         """Whether states can time out, also on their way."""
         return self.timeout != GroupStateTimeout.NoTimeout
 
+    @cached_property
+    def kind(self) -> StateType:
+        """The type of the state."""
+        return StateType(StructType([*map(nullable, self.state)]))
+
     def apply(
         self, rows: DataFrame, keys: Sequence[ColumnOrName], slot: str, mode: str
     ) -> DataFrame:
-        """Return the results, with what keys cost in rows of their own, in the column `COST`."""
-        out = StructType([*map(nullable, self.output), StructField(COST, StringType())])
+        """Return the results, with what is told."""
         kept = StructType([*map(nullable, self.state)])
-        for name in OF_EXPECTED if self.times_out else ():
-            kept.add(name, LongType())
+        arrow_type(self.state)  # refuses what cannot move
+        if self.times_out:
+            names = Names.of(self.state.names)
+            kept.add(names("kind"), IntegerType()).add(names("facts"), StringType())
         grouped = rows.groupBy(*keys, slot)
-        return grouped.applyInPandasWithState(self.run, out, kept, mode, self.timeout)
+        return grouped.applyInPandasWithState(
+            self.run, self.telling.schema, kept, mode, self.timeout
+        )
 
     def run(
         self, grouping: tuple[Any, ...], chunks: Iterator[pd.DataFrame], group: GroupState
     ) -> Iterator[pd.DataFrame]:
         """Do what a micro-batch brings to a key at this worker."""
-        key, (worker, batch) = grouping[:-1], (partition_and_batch()[0], micro_batch())
-        held, plan_key = self._held(group)
-        orders: Orders = Orders()
-        rows: Iterator[pd.DataFrame] = iter(())
-        if not group.hasTimedOut:
-            plan_key, orders, rows = taken_orders(chunks)
-        woken = group.hasTimedOut and held.expected != ARRIVED
-        meter, seen = Meter(), KeyState(None, group.hasTimedOut, group, self.timeout)
+        facts, rows = (None, users(chunks)) if group.hasTimedOut else taken_facts(chunks)
+        call = self.called(grouping[:-1], group, facts, partition_and_batch()[0], micro_batch())
+        names, column = self.telling.output.names, self.telling.column
+        return with_told(call.results(rows), names, column, call.finish)
 
-        def export(to: int, state: Any) -> None:
-            found = None if state is None else pickle.dumps((state, seen.times_out_at))
-            self.log.export(batch, plan_key, key, to, found)
+    def called(
+        self, key: tuple[Any, ...], group: GroupState, facts: Facts | None, worker: int, batch: int
+    ) -> Call:
+        """Return a call for a key of which rows say something, or which has timed out."""
+        held = self._held(group)
+        if facts is None:
+            facts = held.facts or Facts()
+            if held.kind == EXPECTED:
+                known = self.telling.log.orders(batch).record.on_their_way
+                facts = facts._replace(object=known.get((facts.id, facts.key), ""))
+        return Call(self, key, group, held, facts, worker)
 
-        def fetch(since: int) -> Any:
-            found = self.log.fetch(batch, plan_key, key, worker, since)
-            state, at = (None, None) if found is None else pickle.loads(found)
-            seen.changed, seen.times_out_at = True, at
-            return state
-
-        def process() -> Iterator[pd.DataFrame]:
-            seen.value = held.state
-            if not woken:
-                seen.times_out_at = None
-                yield from meter.timed(self.function(key, meter.counted(rows), seen))
-                held.state = seen.value
-
-        def finish() -> str | None:
-            self._keep(group, held, seen, plan_key)
-            if not meter.matters:
-                return None
-            size = len(pickle.dumps((seen.value, seen.times_out_at)))
-            return Cost(meter.records, meter.seconds, size, worker).text(plan_key)
-
-        results = Transfer(export, fetch).step(held, batch, orders, process)
-        return with_costs(results, self.output.names, finish)
-
-    def _held(self, group: GroupState) -> tuple[Held, int]:
+    def _held(self, group: GroupState) -> Held:
         if not group.exists:
-            return Held(), 0
+            return Held()
         if not self.times_out:
-            return Held(group.get), 0
-        *value, expected, plan_key = group.get
-        return (Held(tuple(value)), 0) if expected is None else (Held(None, expected), plan_key)
+            return Held(group.get)
+        *value, kind, text = group.get
+        facts = None if text is None else Facts.read(text)
+        return Held(None if kind else tuple(value), kind or 0, facts)
 
-    def _keep(self, group: GroupState, held: Held, seen: KeyState, plan_key: int) -> None:
-        if held.expected != ARRIVED:
-            group.update((*[None] * len(self.state), held.expected, plan_key))
-            # To be woken in the next batch: by the watermark, as soon as that moves.
-            self._set_timeout(group, 0)
-        elif held.state is None:
-            group.remove()
+
+@dataclass
+class Call:
+    """One call for a key: with rows, as it has timed out, or as its state is to come.
+
+    Parameters
+    ----------
+    operator
+        What is called.
+    key, group, held, facts, worker
+        The key, its state in Spark's store, what its rows say, and where it is.
+    """
+
+    operator: Operator
+    key: tuple[Any, ...]
+    group: GroupState
+    held: Held
+    facts: Facts
+    worker: int
+    meter: Meter = field(default_factory=Meter)
+    imported: bool = False
+
+    def __post_init__(self) -> None:
+        timed_out = self.group.hasTimedOut and self.held.kind != EXPECTED
+        self.seen = KeyState(self.held.value, timed_out, self.group, self.operator.timeout)
+
+    def results(self, rows: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+        """Call the user's function, if it is to be called."""
+        if self.facts.to == HERALD:
+            return
+        if self.facts.object:
+            self._import()
+        if self.group.hasTimedOut and self.held.kind == EXPECTED:
+            if not self._due:
+                return
+            self.seen.hasTimedOut = True
+        self.seen.times_out_at = None
+        results = self.operator.function(self.key, self.meter.counted(rows), self.seen)
+        yield from self.meter.timed(results)
+
+    def finish(self) -> Told:
+        """Keep, or export, what is left; return what is to be told."""
+        if self.facts.to == HERALD:
+            if not self.held.exists:
+                self._expect()
+            return Told()
+        note = self._note()
+        if note is None or note.kind != MOVED:
+            self._keep()
         else:
-            if seen.changed:
-                group.update((*held.state, None, None) if self.times_out else held.state)
-            if (at := seen.times_out_at) is not None:
-                self._set_timeout(group, at)
+            self.group.remove()
+        return Told(self._cost(), note)
 
-    def _set_timeout(self, group: GroupState, at: int) -> None:
+    @property
+    def _exists(self) -> bool:
+        return self.seen.value is not None or self.seen.times_out_at is not None
+
+    @property
+    def _due(self) -> bool:
+        at = self.seen.times_out_at
+        if at is None:
+            return False
+        if self.operator.timeout == GroupStateTimeout.EventTimeTimeout:
+            return at < self.group.getCurrentWatermarkMs()
+        return at < self.group.getCurrentProcessingTimeMs()
+
+    def _import(self) -> None:
+        kind, log = self.operator.kind, self.operator.telling.log
+        packed, at = log.fetch(self.facts.object, self.facts.key, self.worker, kind.arrow)
+        self.seen.value = None if packed is None else kind.unpacked(packed)
+        self.seen.times_out_at = at
+        self.seen.changed = self.imported = True
+
+    def _note(self) -> Note | None:
+        """Return what to tell of the state."""
+        number, to, _, key = self.facts
+        if not key:
+            return None
+        before = self.held.exists or self.imported
+        if to == STAY:
+            if not self._exists:
+                return Note(GONE, number, key, self.worker) if before else None
+            born = self.imported or not self.held.exists
+            return Note(HERE, number, key, self.worker) if born else None
+        if not self._exists:
+            return Note(GONE, number, key, to)
+        kind, value = self.operator.kind, self.seen.value
+        packed = None if value is None else kind.packed(value)
+        at = self.seen.times_out_at
+        return Note(MOVED, number, key, to, packed, at, type_bytes(kind.arrow), self._size)
+
+    @property
+    def _size(self) -> int:
+        return len(pickle.dumps((self.seen.value, self.seen.times_out_at)))
+
+    def _cost(self) -> str | None:
+        if not self.meter.matters:
+            return None
+        cost = Cost(self.meter.records, self.meter.seconds, self._size, self.worker)
+        return cost.text(self.facts.id)
+
+    def _expect(self) -> None:
+        """Have the key woken in the next batch: by the watermark, as soon as that moves."""
+        none = [None] * len(self.operator.state)
+        self.group.update((*none, EXPECTED, self.facts.text))
+        self._set_timeout(0)
+
+    def _keep(self) -> None:
+        value, at, group = self.seen.value, self.seen.times_out_at, self.group
+        if not self._exists:
+            group.remove()
+            return
+        text = self.facts.text if self.facts.key else None
+        if value is None:
+            group.update((*[None] * len(self.operator.state), TIMER, text))
+        elif not self.operator.times_out:
+            if self.seen.changed:
+                group.update(value)
+        elif self.seen.changed or (text and text != _text(self.held.facts)):
+            group.update((*value, None, text))
+        if at is not None:
+            self._set_timeout(at)
+
+    def _set_timeout(self, at: int) -> None:
         """Set a timeout to a time, or to the next that is possible."""
-        if self.timeout == GroupStateTimeout.EventTimeTimeout:
-            group.setTimeoutTimestamp(max(at, group.getCurrentWatermarkMs() + 1, 1))
+        group = self.group
+        if self.operator.timeout == GroupStateTimeout.EventTimeTimeout:
+            group.setTimeoutTimestamp(max(at, group.getCurrentWatermarkMs(), 1))
         else:
             group.setTimeoutDuration(max(1, at - group.getCurrentProcessingTimeMs()))
 
 
-def with_orders(rows: DataFrame, route: PlannedRoute) -> DataFrame:
+def _text(facts: Facts | None) -> str | None:
+    return None if facts is None else facts.text
+
+
+def with_facts(rows: DataFrame, route: PlannedRoute) -> DataFrame:
     """Return rows as operators are given them: the user's columns, then `OURS`.
 
     Few, as each column takes time in each group.
     """
-    facts = [route.names(what) for what in ("id", "to", "since")]
+    facts = [route.names(what) for what in ("id", "to", "object", "key")]
     dropped = [route.names(what) for what in ("drawn", "announced")]
-    orders, slot = route.names("orders"), route.names("place")
-    last = {orders: F.concat_ws(",", *facts), slot: F.col(route.slot)}
+    joined, slot = route.names("facts"), route.names("place")
+    last = {joined: F.concat_ws(",", *facts), slot: F.col(route.slot)}
     return (
         rows.withColumns(last)
         .drop(*facts, *dropped, route.slot)
@@ -226,20 +317,16 @@ def with_orders(rows: DataFrame, route: PlannedRoute) -> DataFrame:
     )
 
 
-def taken_orders(
-    chunks: Iterator[pd.DataFrame],
-) -> tuple[int, Orders, Iterator[pd.DataFrame]]:
-    """Return the key of plans and the orders that rows bring, and the user's columns of them."""
+def taken_facts(chunks: Iterator[pd.DataFrame]) -> tuple[Facts, Iterator[pd.DataFrame]]:
+    """Return what rows say of their key, and the user's columns of them."""
     first = next(chunks)
     # By position: Spark renames columns that begin with an underscore.
-    plan_key, to, since = map(int, first.iat[0, -OURS].split(","))
-    users = (chunk.iloc[:, :-OURS] for chunk in chain([first], chunks))
-    return plan_key, Orders(to, since), users
+    return Facts.read(first.iat[0, -OURS]), users(chain([first], chunks))
 
 
-def nullable(field: StructField) -> StructField:
-    """Return a field that may be null: rows with costs have nothing else."""
-    return StructField(field.name, field.dataType, True, field.metadata)
+def users(chunks: Iterable[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+    """Return the user's columns of rows."""
+    return (chunk.iloc[:, :-OURS] for chunk in chunks)
 
 
 def as_struct(given: StructType | str) -> StructType:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from uuid import uuid4
+
 from pyspark import TaskContext
 
 
@@ -20,6 +22,18 @@ def query_and_run() -> tuple[str | None, str | None]:
     query = context.getLocalProperty("sql.streaming.queryId")
     # Spark names the jobs of a query after its run.
     return query, None if query is None else context.getLocalProperty("spark.jobGroup.id")
+
+
+def running() -> str | None:
+    """Return what runs here: the run of a streaming query; None outside of tasks."""
+    return None if TaskContext.get() is None else query_and_run()[1]
+
+
+def attempt() -> str:
+    """Return a name of the running attempt of a task, of no other attempt in any run."""
+    context = TaskContext.get()
+    number = uuid4().hex[:8] if context is None else context.taskAttemptId()
+    return f"{(running() or 'no-run')[:8]}-{number}"
 
 
 def micro_batch() -> int:

@@ -1,254 +1,395 @@
-"""Where the states of keys are: a log of moves beside the checkpoint, and what follows from it.
+"""Where the states of keys are: the orders of each batch, beside the checkpoint.
 
-``moves/<batch>/<plan key>.<key>.<worker>`` is a state that left for a worker in a batch, empty if
-there was none; ``moves/<batch>/<plan key>.<key>.in`` notes that it has come. Before the first task
-of a batch runs, ``whereabouts/<batch>`` is written: where all states are that are not at home, by
-the log of the batches before, and where the plan wants them. So a batch does the same however often
-it is tried. In names of files keys are hashed; plan keys are those of plans.
+``log`` says what the record is of. ``orders/<batch>`` is written before the first task of a batch
+runs: where states are that are not where their key says, by what the tasks of the batches before
+told, and where they should go. ``moves/<batch>`` has the objects of tasks, ``places`` the record as
+a whole, when changes have become many. The laws are in `unskew.spark.moving`.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+import uuid
+from collections import OrderedDict
+from collections.abc import Collection, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import PurePosixPath
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.fs as fs
 
-from unskew.murmur import cell_workers, cells
 from unskew.sealed import SealError, seal, unseal
-from unskew.spark.files import Rooted, remove, write_once, write_whole
-from unskew.spark.moving import ARRIVED, STAY
+from unskew.spark.exports import GONE, MOVED, BrokenError, Note, Object, Owner, packed
+from unskew.spark.files import Rooted, located, remove, write_once, write_whole
+from unskew.spark.places import Place
+from unskew.spark.plans import PlanFolder
+from unskew.spark.record import PLACES, Homes, Orders, Record, Wanted, read_table, table_bytes
+from unskew.spark.tasks import attempt, running
 
-STATE, PLACES = "exported state 1", "whereabouts 2"
+LOG, ORDERS, SNAPSHOT = "log of states 1", "orders 1", "places 1"
 KEPT = 20
-COME = "in"
+"""Batches whose orders are kept, and after which states that are still awaited are put together."""
+FEW = 1000
+"""Changes that are written with each batch's orders; if there are more, the record as a whole."""
+MANY = 64
+"""Old objects that are awaited, at the most, before they are put together."""
+READERS = 8
+
+BLOCKS = 64
+"""Blocks of states that a Python worker keeps, as several keys come from one."""
+
+_ORDERS: dict[tuple[str, str | None, int], Orders] = {}
+_BLOCKS: OrderedDict[tuple[str, str, str], pa.RecordBatch] = OrderedDict()
 
 
 class LostStateError(RuntimeError):
-    """A file that tells of moved states cannot be read."""
-
-
-@dataclass(frozen=True)
-class Order:
-    """What to do with a key in a batch.
-
-    Parameters
-    ----------
-    key
-        As plans know it.
-    worker
-        Where its state is, and its rows go.
-    to
-        Where the state should go; `STAY` if it should not.
-    since
-        The batch in which it was exported; `ARRIVED` if it came since.
-    """
-
-    key: int
-    worker: int
-    to: int = STAY
-    since: int = ARRIVED
-
-
-Orders = dict[int, Order]
-
-
-@dataclass(frozen=True)
-class Homes:
-    """Where keys are that no plan and no move tells of.
-
-    Parameters
-    ----------
-    n_workers
-        Shuffle partitions.
-    first
-        The workers that were active when the query began: keys that never moved are at home there.
-    active
-        Those that are active now.
-    """
-
-    n_workers: int
-    first: tuple[int, ...]
-    active: tuple[int, ...]
-
-    @classmethod
-    def all(cls, n_workers: int) -> Homes:
-        """Return the homes of workers that are all active."""
-        return cls(n_workers, (*range(n_workers),), (*range(n_workers),))
-
-    def of(self, keys: Sequence[int]) -> Iterator[tuple[int, int, int]]:
-        """Return keys, each with its first home and its present one."""
-        at = cells(np.array(keys, np.uint64), self.n_workers)
-        first, now = self.first_cells[at], self.now_cells[at]
-        return zip(keys, first.tolist(), now.tolist(), strict=True)
-
-    @cached_property
-    def first_cells(self) -> NDArray[np.int64]:
-        """The first worker of every cell."""
-        return cell_workers(self.n_workers, self.first)
-
-    @cached_property
-    def now_cells(self) -> NDArray[np.int64]:
-        """The present worker of every cell."""
-        return cell_workers(self.n_workers, self.active)
-
-
-def given(places: Orders, wanted: Mapping[int, int], homes: Homes) -> Orders:
-    """Return what to do with keys, from where they are and should be; the others are at home.
-
-    Examples
-    --------
-    >>> [key for key, _, home in Homes.all(3).of(range(8)) if home == 1]
-    [0, 5, 7]
-    >>> orders = given({5: Order(5, worker=2)}, wanted={0: 2, 7: 1}, homes=Homes.all(3))
-    >>> [(order.key, order.worker, order.to) for order in orders.values()]
-    [(0, 1, 2), (5, 2, 1)]
-    """
-    keys = [*wanted, *(key for key in places if key not in wanted)]
-    found = {}
-    for key, first, home in homes.of(keys):
-        order = places.get(key, Order(key, first))
-        place = wanted.get(key, home)
-        order = replace(order, to=STAY if place == order.worker else place)
-        if order != Order(key, first) or home != first:
-            found[key] = order
-    return found
-
-
-ROW = np.dtype([("key", "<u8"), ("worker", "<i4"), ("to", "<i4"), ("since", "<i8")])
+    """A file that tells of moved states is lost, broken, or another's."""
 
 
 @dataclass(frozen=True)
 class MoveLog(Rooted):
-    """The moves of one operator, under a path or a URI."""
+    """The moves of one operator.
 
-    root: str
+    Parameters
+    ----------
+    place
+        Where its files are.
+    n_workers
+        Shuffle partitions.
+    elastic
+        Whether workers come and go.
+    """
 
-    def export(
-        self, batch: int, plan_key: int, key: Sequence[Any], to: int, state: bytes | None
-    ) -> None:
-        """Write a state that leaves for a worker, None for nothing, all or nothing."""
-        data = b"" if state is None else seal(STATE, state)
-        path = self._moves / str(batch) / _name(plan_key, key, str(to))
-        write_whole(self._system, path, data)
+    place: Place
+    n_workers: int
+    elastic: bool = False
 
-    def fetch(
-        self, batch: int, plan_key: int, key: Sequence[Any], worker: int, since: int
-    ) -> bytes | None:
-        """Return the state of a key that was exported in an earlier batch; note that it came."""
-        path = self._moves / str(since) / _name(plan_key, key, str(worker))
-        try:
-            data = self._bytes(path)
-            state = unseal(STATE, data) if data else None
-        except (FileNotFoundError, SealError) as error:
-            raise LostStateError(
-                f"{path}, the state of key {tuple(key)!r}: {error}; restore that file, and start "
-                "the query again"
-            ) from None
-        come = self._moves / str(batch) / _name(plan_key, key, COME)
-        write_whole(self._system, come, b"")
-        return state
-
-    def orders(
-        self, batch: int, wanted: Callable[[], Mapping[int, int]], n_workers: int
-    ) -> tuple[Orders, Homes]:
-        """Return what to do with keys in a batch, and where all others are.
-
-        What is wanted, and which workers are active, is asked in the first try of a batch only.
-        """
-        known = self._numbers(self._places)
-        if batch not in known:
-            earlier = [at for at in known if at < batch]
-            places = self._load(earlier[-1])[0] if earlier else {}
-            places = self._followed(places, earlier[-1] if earlier else 0, batch)
-            homes = self.homes(n_workers)
-            made = given(places, wanted(), homes)
-            rows = [(o.key, o.worker, o.to, o.since) for o in made.values()]
-            header = json.dumps([homes.n_workers, homes.first, homes.active]).encode()
-            data = seal(PLACES, header + b"\n" + np.array(rows, ROW).tobytes())
-            write_once(self._system, self._places / str(batch), data)
-            self._clean(earlier, made)
-        return self._load(batch)
+    @property
+    def root(self) -> str:  # type: ignore[override]
+        """The folder."""
+        return self.place.root
 
     def activate(self, workers: Collection[int]) -> None:
         """Say which workers are active from the next batch on."""
-        data = json.dumps(sorted(workers)).encode()
-        write_once(self._system, self._path / "first-active", data)
-        write_whole(self._system, self._path / "active", data)
+        write_whole(self._system, self._path / "active", json.dumps(sorted(workers)).encode())
 
-    def homes(self, n_workers: int) -> Homes:
-        """Return where keys are by the workers that are active, all of them if nobody said."""
+    def homes(self) -> Homes:
+        """Return where keys are that nothing tells of."""
+        if not self.elastic:
+            return Homes(self.n_workers)
+        path = self._path / "active"
         try:
-            first = json.loads(self._bytes(self._path / "first-active"))
-            now = json.loads(self._bytes(self._path / "active"))
+            return Homes(self.n_workers, tuple(json.loads(self._bytes(path))))
+        except (FileNotFoundError, ValueError) as error:
+            raise LostStateError(
+                f"{path}, the workers that are active: {error}; say it again, by activate(...)"
+            ) from None
+
+    def check(self) -> None:
+        """Refuse to go on with a log that is of other workers, or of workers that stay."""
+        try:
+            known = json.loads(unseal(LOG, self._bytes(self._path / "log")))
         except FileNotFoundError:
-            return Homes.all(n_workers)
-        return Homes(n_workers, tuple(first), tuple(now))
+            return
+        except SealError as error:
+            raise LostStateError(f"{self._path / 'log'}: {error}; restore that file") from None
+        if known["workers"] != self.n_workers:
+            raise LostStateError(
+                f"{self.root} is of a query with {known['workers']} workers, and now there are "
+                f"{self.n_workers}: set spark.sql.shuffle.partitions or workers= as it was, or "
+                "begin with a new checkpoint"
+            )
+        if known["elastic"] != self.elastic:
+            had, way = ("had", "give it again") if known["elastic"] else ("had no", "leave it out")
+            raise LostStateError(
+                f"the balancer of this checkpoint {had} active=...: {way}, or begin with a new "
+                f"checkpoint ({self.root})"
+            )
+
+    def orders(self, batch: int) -> Orders:
+        """Return the orders of a batch, those of its first try."""
+        this = self.root, running(), batch
+        if this not in _ORDERS:
+            if not self._there(self._orders / str(batch)):
+                self._make(batch)
+            found = self._load(batch)
+            _ORDERS.clear()
+            _ORDERS[this] = found
+        return _ORDERS[this]
+
+    def tell(self, batch: int, partition: int, notes: Sequence[Note]) -> None:
+        """Write the object of a task, if any can be told of in its batch."""
+        orders = self.orders(batch)
+        if not orders.telling:
+            if notes:
+                raise LostStateError(f"task {partition} of batch {batch} has no orders for {notes}")
+            return
+        moved = [note for note in notes if note.kind == MOVED]
+        name = f"{partition}.{attempt()}.{len(moved)}.{sum(note.size for note in moved)}"
+        data = packed(Owner(orders.log, batch, partition), notes)
+        write_whole(self._system, self._moves / str(batch) / name, data)
+
+    def fetch(self, where: str, key: str, worker: int, kind: pa.DataType) -> Any:
+        """Return the state of a key and when it times out, as they were exported for a worker."""
+        path, block, row = where.split("#")
+        try:
+            states = self._block(path, block, worker)
+            if states.schema.field("state").type != kind:
+                raise BrokenError(
+                    f"its states are {states.schema.field('state').type}, and those of the query "
+                    f"are {kind}"
+                )
+            state = states.slice(int(row), 1)
+            if state["key"][0].as_py() != key:
+                raise BrokenError(f"it has another key in row {row} of block {block}")
+        except (FileNotFoundError, BrokenError, pa.ArrowInvalid, ValueError) as error:
+            raise self._lost(self._moves / path, f"the state of key {key}", error) from None
+        return state["state"][0].as_py(), state["timeout"][0].as_py()
+
+    def _block(self, path: str, number: str, worker: int) -> pa.RecordBatch:
+        this = self._log_id, path, number
+        if this not in _BLOCKS:
+            with self._open(path, self._log_id) as found:
+                _BLOCKS[this] = found.block(int(number), worker)
+            while len(_BLOCKS) > BLOCKS:
+                _BLOCKS.popitem(last=False)
+        return _BLOCKS[this]
 
     def sizes(self, batch: int) -> tuple[int, int]:
         """Return how many states left in a batch, and their bytes."""
-        infos = self._infos(self._moves / str(batch))
-        sealed = [info.size for info in infos if not info.base_name.endswith(COME) and info.size]
-        found = [size - len(seal(STATE, b"")) for size in sealed]
-        return len(found), sum(found)
+        found = [name.split(".") for name in self._newest(batch).values()]
+        return sum(int(name[2]) for name in found), sum(int(name[3]) for name in found)
 
-    def _followed(self, places: Orders, first: int, until: int) -> Orders:
-        """Return where keys are after the moves of some batches."""
-        places = dict(places)
-        for batch in self._numbers(self._moves):
-            if not first <= batch < until:
-                continue
-            moves = [name.split(".") for name in self._names(self._moves / str(batch))]
-            # A state that came and left again in one batch came first.
-            for text, _, to in sorted(moves, key=lambda move: move[2] != COME):
-                key = int(text, 16)
-                if to != COME:
-                    places[key] = Order(key, int(to), since=batch)
-                elif key in places:
-                    places[key] = replace(places[key], since=ARRIVED)
-        return places
+    def _make(self, batch: int) -> None:
+        """Write down the orders of a batch, unless somebody else was faster."""
+        log, before = self._begun(batch), self._before(batch)
+        record = Record.empty() if before is None else before.record
+        if before is not None and before.telling:
+            told = self._told(before)
+            record = record.after(told, before.homes, before.wanted)
+        record = self._carried(record, batch, log)
+        homes, wanted = self.homes(), self._wanted()
+        base = before.base if before is not None else None
+        if record.changes > max(FEW, len(record.base) // 4):
+            base, record = self._snapshot(batch, record), record.settled()
+        changed = table_bytes(record.changed)
+        header = {
+            "log": log,
+            "batch": batch,
+            "before": None if before is None else before.checksum,
+            "active": homes.active,
+            "base": base,
+            "changed": len(changed),
+        }
+        body = json.dumps(header).encode() + b"\n" + changed + table_bytes(wanted.table)
+        write_once(self._system, self._orders / str(batch), seal(ORDERS, body))
+        self._clean(batch, before, record)
 
-    def _clean(self, earlier: list[int], orders: Orders) -> None:
-        """Remove what no batch that may run again needs."""
-        for old in earlier[:-KEPT]:
-            remove(self._system, self._places / str(old))
-        if len(earlier) > KEPT:
-            awaited = {order.since for order in orders.values()}
-            for batch in self._numbers(self._moves):
-                if batch < earlier[-KEPT] and batch not in awaited:
-                    self._system.delete_dir(str(self._moves / str(batch)))
+    def _begun(self, batch: int) -> str:
+        """Return the id of the log; begin one for a query that has not run yet."""
+        self.check()
+        path = self._path / "log"
+        if not self._there(path):
+            self._check_new()
+            about = {
+                "id": uuid.uuid4().hex,
+                "first": batch,
+                "workers": self.n_workers,
+                "elastic": self.elastic,
+            }
+            write_once(self._system, path, seal(LOG, json.dumps(about).encode()))
+        return self._log_id
 
-    def _load(self, batch: int) -> tuple[Orders, Homes]:
-        path = self._places / str(batch)
+    @cached_property
+    def _about(self) -> dict[str, Any]:
+        path = self._path / "log"
         try:
-            header, _, rows = unseal(PLACES, self._bytes(path)).partition(b"\n")
-        except SealError as error:
-            raise LostStateError(
-                f"{path}, where states are: {error}; restore that file, and start the query again"
-            ) from None
-        n_workers, first, active = json.loads(header)
-        orders = {row[0]: Order(*row) for row in np.frombuffer(rows, ROW).tolist()}
-        return orders, Homes(n_workers, tuple(first), tuple(active))
+            found: dict[str, Any] = json.loads(unseal(LOG, self._bytes(path)))
+        except (FileNotFoundError, SealError) as error:
+            raise self._lost(path, "what the record is of", error) from None
+        return found
 
-    def _names(self, folder: PurePosixPath) -> list[str]:
-        return [info.base_name for info in self._infos(folder)]
+    @property
+    def _log_id(self) -> str:
+        return str(self._about["id"])
+
+    def _check_new(self) -> None:
+        """Refuse to begin a record for a query that has run without one."""
+        system, path = located(self.place.checkpoint)
+        selector = fs.FileSelector(f"{path}/commits", allow_not_found=True)
+        if any(info.base_name.isdigit() for info in system.get_file_info(selector)):
+            raise LostStateError(
+                f"the query of {self.place.checkpoint} has run before, and there is no record of "
+                f"where its states are in {self.root}: restore that folder, give the balancer the "
+                "name that it had, or begin with a new checkpoint"
+            )
+
+    def _before(self, batch: int) -> Orders | None:
+        return None if batch == self._about["first"] else self._load(batch - 1)
+
+    def _load(self, batch: int) -> Orders:
+        path = self._orders / str(batch)
+        try:
+            data = self._bytes(path)
+            line, _, body = unseal(ORDERS, data).partition(b"\n")
+            header = json.loads(line)
+            if (header["log"], header["batch"]) != (self._log_id, batch):
+                raise SealError(f"these are orders of batch {header['batch']} of another record")
+            length = header["changed"]
+            base = header["base"]
+            record = Record(
+                PLACES.empty_table() if base is None else self._places_of(base),
+                read_table(body[:length]),
+            )
+            return Orders(
+                header["log"],
+                batch,
+                Homes(self.n_workers, None if not self.elastic else tuple(header["active"])),
+                record,
+                Wanted(read_table(body[length:])),
+                base,
+                hashlib.sha256(data).hexdigest(),
+            )
+        except (FileNotFoundError, SealError, pa.ArrowInvalid) as error:
+            raise self._lost(path, "where states are", error) from None
+
+    def _places_of(self, name: str) -> pa.Table:
+        return read_table(unseal(SNAPSHOT, self._bytes(self._path / "places" / name)))
+
+    def _snapshot(self, batch: int, record: Record) -> str:
+        name = f"{batch}-{uuid.uuid4().hex[:8]}"
+        data = seal(SNAPSHOT, table_bytes(record.settled().base))
+        write_whole(self._system, self._path / "places" / name, data)
+        return name
+
+    def _wanted(self) -> Wanted:
+        plan = PlanFolder(self.place.plans).latest()
+        return Wanted.none() if plan is None else Wanted.of(plan.keys, plan.workers)
+
+    def _told(self, before: Orders) -> pa.Table:
+        """Return what the tasks of a batch told: places, with a worker of -1 for no state."""
+        newest = self._newest(before.batch)
+        missing = {*range(self.n_workers)} - newest.keys()
+        if missing:
+            lost = BrokenError(f"the objects of tasks {sorted(missing)} are not there")
+            raise self._lost(self._moves / str(before.batch), "what tasks told", lost)
+
+        def read(name: str) -> pa.Table:
+            path = f"{before.batch}/{name}"
+            try:
+                with self._open(path, before.log) as found:
+                    return _places(path, found.index())
+            except (FileNotFoundError, BrokenError, pa.ArrowInvalid) as error:
+                raise self._lost(self._moves / path, "what a task told", error) from None
+
+        with ThreadPoolExecutor(READERS) as pool:
+            return pa.concat_tables(pool.map(read, newest.values()))
+
+    def _newest(self, batch: int) -> dict[int, str]:
+        """Return the newest object of each task of a batch."""
+        infos = sorted(self._infos(self._moves / str(batch)), key=lambda info: info.mtime_ns or 0)
+        names = [info.base_name for info in infos]
+        return {int(name.split(".")[0]): name for name in names if name[0].isdigit()}
+
+    def _carried(self, record: Record, batch: int, log: str) -> Record:
+        """Return the record with states that are long awaited in one new object."""
+        awaited = record.awaited()
+        old = {p: n for p, n in awaited.items() if int(p.split("/")[0]) < batch - KEPT}
+        few = {path for path, n in old.items() if 2 * n < int(path.split(".")[2])}
+        chosen = {*old} if len(old) > MANY else few
+        if not chosen:
+            return record
+        notes = [note for path in sorted(chosen) for note in self._awaited(path, record, log)]
+        size = sum(note.size for note in notes)
+        path = f"{batch}/carried.{uuid.uuid4().hex[:8]}.{len(notes)}.{size}"
+        write_whole(self._system, self._moves / path, packed(Owner(log, batch, -1), notes))
+        with self._open(path, log) as found:
+            return record.replaced(_places(path, found.index()))
+
+    def _awaited(self, path: str, record: Record, log: str) -> Iterator[Note]:
+        """Return the states of an object that were not imported yet."""
+        try:
+            with self._open(path, log) as found:
+                for row in record.in_object(path):
+                    block, at = map(int, row["object"].split("#")[1:])
+                    states = found.block(block, row["worker"])
+                    state = states.slice(at, 1)
+                    if state["key"][0].as_py() != row["key"]:
+                        raise BrokenError(f"it has another key in row {at} of block {block}")
+                    kind = bytes(pa.schema({"state": state.schema.field("state").type}).serialize())
+                    size = state.nbytes
+                    values = state["state"][0].as_py(), state["timeout"][0].as_py()
+                    yield Note(MOVED, row["id"], row["key"], row["worker"], *values, kind, size)
+        except (FileNotFoundError, BrokenError, pa.ArrowInvalid) as error:
+            raise self._lost(self._moves / path, "states on their way", error) from None
+
+    @contextmanager
+    def _open(self, path: str, log: str) -> Iterator[Object]:
+        batch, name = path.split("/")
+        partition = name.split(".")[0]
+        owner = Owner(log, int(batch), int(partition) if partition.isdigit() else -1)
+        with self._system.open_input_file(str(self._moves / path)) as file:
+            yield Object.of(file, owner)
+
+    def _clean(self, batch: int, before: Orders | None, record: Record) -> None:
+        """Remove what no batch that may run again needs."""
+        known = self._numbers(self._orders)
+        kept = {*known[-KEPT:], batch}
+        for old in known:
+            if old not in kept and old < batch:
+                remove(self._system, self._orders / str(old))
+        needed = {*record.awaited(), *(before.record.awaited() if before is not None else ())}
+        for number in self._numbers(self._moves):
+            if number >= batch - 1:
+                continue
+            names = [info.base_name for info in self._infos(self._moves / str(number))]
+            unused = [name for name in names if f"{number}/{name}" not in needed]
+            if len(unused) == len(names):
+                self._system.delete_dir(str(self._moves / str(number)))
+                continue
+            for name in unused:
+                remove(self._system, self._moves / str(number) / name)
+        self._clean_places(kept)
+
+    def _clean_places(self, kept: set[int]) -> None:
+        names = [info.base_name for info in self._infos(self._path / "places")]
+        numbers = sorted({int(name.partition("-")[0]) for name in names})
+        # The one before the oldest orders that are kept may be theirs.
+        first = max((n for n in numbers if n <= min(kept)), default=0)
+        for name in names:
+            if int(name.partition("-")[0]) < first:
+                remove(self._system, self._path / "places" / name)
+
+    def _there(self, path: PurePosixPath) -> bool:
+        return bool(self._system.get_file_info(str(path)).type != fs.FileType.NotFound)
+
+    def _lost(self, path: PurePosixPath, what: str, error: Exception) -> LostStateError:
+        text = "it is not there" if isinstance(error, FileNotFoundError) else str(error)
+        return LostStateError(
+            f"{path}, {what}: {text}; restore that file as it was, and start the query again"
+        )
 
     @property
     def _moves(self) -> PurePosixPath:
         return self._path / "moves"
 
     @property
-    def _places(self) -> PurePosixPath:
-        return self._path / "whereabouts"
+    def _orders(self) -> PurePosixPath:
+        return self._path / "orders"
 
 
-def _name(plan_key: int, key: Sequence[Any], last: str) -> str:
-    plain = [value.item() if isinstance(value, np.generic) else value for value in key]
-    digest = hashlib.blake2b(repr(plain).encode(), digest_size=16).hexdigest()
-    return f"{plan_key % 2**64:016x}.{digest}.{last}"
+def _places(path: str, index: pa.RecordBatch) -> pa.Table:
+    """Return where the states are of which a task told."""
+    moved = pc.equal(index["kind"], MOVED)
+    parts = [pa.scalar(path), index["block"].cast(pa.string()), index["row"].cast(pa.string())]
+    where = pc.binary_join_element_wise(*parts, "#").cast(pa.large_string())
+    gone = pc.equal(index["kind"], GONE)
+    worker = pc.if_else(gone, pa.scalar(-1, pa.int32()), index["worker"])
+    objects = pc.if_else(moved, where, pa.scalar(None, pa.large_string()))
+    return pa.table([index["id"], index["key"], worker, objects], schema=PLACES)
