@@ -7,8 +7,10 @@ plain dictionary.
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import partial
@@ -22,14 +24,18 @@ from hypothesis import strategies as st
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 from pyspark.sql.types import LongType, Row, StringType, StructType
 
+from unskew.murmur import homes
+from unskew.plan import Plan
+from unskew.routers import TableRouter
 from unskew.spark import whereabouts
+from unskew.spark.exports import Note
 from unskew.spark.moving import HERALD, STAY
 from unskew.spark.names import Names
 from unskew.spark.places import Place
 from unskew.spark.plans import PlanFolder, SplitPlan
 from unskew.spark.stateful import EXPECTED, Facts, Operator
 from unskew.spark.told import Telling
-from unskew.spark.whereabouts import MoveLog
+from unskew.spark.whereabouts import LostStateError, MoveLog
 
 WORKERS = 3
 IDS = [5, 5, -(2**40) + 7, 2**50 + 3]
@@ -58,8 +64,8 @@ def fold(
         state.update((n, text))
     elif value is not None:
         state.remove()
-    if times_out and "timeout" in given:
-        state.setTimeoutDuration(15)
+    if times_out and given[-1] in ("soon", "later"):  # in the next batch, or in the one after it
+        state.setTimeoutDuration(5 if given[-1] == "soon" else 15)
 
 
 Store = dict[int, tuple[Any, int]]
@@ -70,7 +76,7 @@ def group(held: tuple[Any, int] | None, now: int, timed_out: bool, timeout: str)
     """Return the state of a key as Spark makes it."""
     value, at = held or (None, -1)
     return GroupState(
-        optionalValue=None if value is None else Row(*value),
+        optionalValue=None if value is None else Row(*value),  # type: ignore[arg-type]
         batchProcessingTimeMs=now,
         eventTimeWatermarkMs=-1,
         timeoutConf=timeout,
@@ -120,7 +126,7 @@ class World:
         self.version += 1
         keys = np.array(sorted({*place}), np.int64).view(np.uint64)
         order = np.argsort(keys)
-        workers = np.array([place[key] for key in sorted({*place})], np.int64)
+        workers = np.array([place[key] for key in sorted({*place})], np.int32)
         plan = SplitPlan(WORKERS, keys[order], workers[order], self.version, "model")
         PlanFolder(self.log.place.plans).save(plan)
 
@@ -131,7 +137,7 @@ class World:
         now, found = 10 * (batch + 1), []
         sent = self._sent(batch, rows)
         for worker, store in enumerate(self.stores[:tasks]):
-            notes = []
+            notes: list[Note] = []
             called = [(key, facts, False) for key, facts in sent.get(worker, {}).items()]
             for key, facts, timed_out in called:
                 found += self._call(store, worker, batch, key, facts, rows, timed_out, notes)
@@ -151,12 +157,12 @@ class World:
         facts: Facts | None,
         rows: dict[int, list[str]],
         timed_out: bool,
-        notes: list[Any],
+        notes: list[Note],
     ) -> Results:
         state = group(store.get(key), 10 * (batch + 1), timed_out, self.timeout)
         call = self.operator.called((key,), state, facts, worker, batch)
         given = iter([] if timed_out else rows[key])
-        found = [(batch, *row) for row in call.results(given)]  # type: ignore[arg-type]
+        found = [(batch, *row) for row in call.results(given)]
         if (note := call.finish().note) is not None:
             notes.append(note)
         put(store, key, state, timed_out)
@@ -214,7 +220,7 @@ class World:
         return found
 
 
-ROW = st.sampled_from(["a", "s", "gone", "timeout"])
+ROW = st.sampled_from(["a", "s", "gone", "soon", "later"])
 
 
 @st.composite
@@ -262,3 +268,184 @@ def test_histories_end_as_plain_ones(
     root = tmp_path_factory.mktemp("moves")
     check(root, history, timeouts, elastic)
     shutil.rmtree(root)
+
+
+DAMAGE = ("lost", "empty", "cut", "changed", "swapped", "all of them")
+
+
+def damage(root: Path, how: str, which: int) -> None:
+    """Do something bad to a file that tells of states."""
+    files = sorted(path for path in (root / "states").rglob("*") if path.is_file())
+    files = [path for path in files if "plans" not in path.parts]
+    path = files[which % len(files)]
+    data = path.read_bytes()
+    if how == "lost":
+        path.unlink()
+    elif how == "all of them":
+        shutil.rmtree(root / "states" if path.parent.name == "states" else path.parent)
+    elif how == "swapped":
+        other = files[(which + 1) % len(files)]
+        path.write_bytes(other.read_bytes())
+        other.write_bytes(data)
+    else:
+        middle = len(data) // 2
+        flipped = data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :] if data else b"x"
+        path.write_bytes({"empty": b"", "cut": data[:-3], "changed": flipped}[how])
+
+
+@contextmanager
+def suppress_told() -> Iterator[None]:
+    """Take errors that say what to do."""
+    try:
+        yield
+    except LostStateError as error:
+        if not re.search(r"restore|activate|leave it out|give it again", str(error)):
+            raise
+
+
+@pytest.mark.parametrize("elastic", [False, True])
+@given(
+    history=histories(),
+    timeouts=st.booleans(),
+    how=st.sampled_from(DAMAGE),
+    which=st.integers(0, 1000),
+)
+@settings(max_examples=75, deadline=None)
+def test_whatever_happens_to_files_is_told_or_harmless(
+    tmp_path_factory: pytest.TempPathFactory,
+    history: Any,
+    timeouts: bool,
+    how: str,
+    which: int,
+    elastic: bool,
+) -> None:
+    root = tmp_path_factory.mktemp("moves")
+    kind = GroupStateTimeout.ProcessingTimeTimeout if timeouts else GroupStateTimeout.NoTimeout
+    world, bad = World(root, kind, elastic), which % len(history)
+    for batch, step in enumerate(history):
+        if step["plan"] is not None:
+            world.want(step["plan"])
+        if step["active"] is not None and elastic:
+            world.log.activate(step["active"])
+        wanted = world.run_plain(batch, step["rows"])
+        if batch == bad and batch:
+            shutil.copytree(root, root.with_name(f"{root.name}-kept"))
+            damage(root, how, which)
+            before = deepcopy(world.stores)
+            world.__post_init__()  # a new driver, which knows nothing
+            with suppress_told():
+                world.log.check()
+                assert sorted(world.run(batch, step["rows"])) == sorted(wanted)
+            # Restored as it was, the query goes on.
+            shutil.rmtree(root)
+            shutil.move(root.with_name(f"{root.name}-kept"), root)
+            world.stores = before
+            world.__post_init__()
+        assert sorted(world.run(batch, step["rows"])) == sorted(wanted)
+        (root / "commits").mkdir(exist_ok=True)
+        (root / "commits" / str(batch)).touch()
+    shutil.rmtree(root)
+
+
+def history_of(*batches: dict[int, list[str]], **more: Any) -> list[Any]:
+    return [{"plan": None, "active": None, "rows": rows, "tries": [], **more} for rows in batches]
+
+
+def objects(root: Path) -> list[str]:
+    """Return the objects of states, and what else there is under moves."""
+    return sorted(str(p.relative_to(root)) for p in (root / "states/moves").rglob("*.*"))
+
+
+def test_the_home_of_a_key_is_where_spark_puts_it() -> None:
+    keys = np.random.default_rng(1).integers(0, 2**64, 1000, np.uint64)
+    for n_workers in (1, 3, 8, 200):
+        router = TableRouter.of(Plan((1.0,) * n_workers, fallback="spark"))
+        assert np.array_equal(homes(keys, n_workers), router.route(keys))
+
+
+def home(key: int) -> int:
+    return int(homes(np.array([IDS[key]]).view(np.uint64), WORKERS)[0])
+
+
+def test_objects_go_when_their_states_have_come(tmp_path: Path) -> None:
+    world = World(tmp_path, GroupStateTimeout.NoTimeout, False)
+    world.want({IDS[2]: (home(2) + 1) % WORKERS})
+    world.run(0, {2: ["a"]})
+    assert world.log.sizes(0)[0] == 1
+    world.run(1, {2: ["a"]})
+    world.run(2, {2: ["a"]})
+    world.run(3, {2: ["a"]})
+    sizes = {p.name.split(".")[2] for p in (tmp_path / "states/moves").rglob("*.*")}
+    assert sizes == {"0"}  # objects of the last two batches, without states
+    assert world.states(4) == {2: (home(2) + 1) % WORKERS}
+
+
+def test_a_key_without_rows_keeps_its_state_and_no_others(tmp_path: Path) -> None:
+    world = World(tmp_path, GroupStateTimeout.NoTimeout, False)
+    away = {
+        number: (int(homes(np.array([number]).view(np.uint64), 3)[0]) + 1) % 3 for number in IDS
+    }
+    world.want(away)
+    world.run(0, {key: ["a"] for key in range(4)})
+    for batch in range(1, 40):  # key 3 does not come again
+        world.run(batch, {0: ["a"], 1: ["a"], 2: ["a"]})
+    (kept,) = [name for name in objects(tmp_path) if ".0.0" not in name]
+    assert "carried" in kept or kept.split(".")[2] == "1"
+    world.run(40, {3: ["s"]})
+    assert world.run(41, {3: ["a"]}) == [(41, 3, 3, "asa")]
+    for batch in range(42, 45):
+        world.run(batch, {3: ["a"]})
+    assert all(name.endswith(".0.0") for name in objects(tmp_path))
+    assert len([*(tmp_path / "states/orders").iterdir()]) <= 21
+
+
+def test_many_changes_are_put_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(whereabouts, "FEW", 1)
+    rng = np.random.default_rng(3)
+    rows = ["a", "s", "gone"]
+    history = [
+        {
+            "plan": {number: int(rng.integers(WORKERS)) for number in IDS},
+            "active": None if rng.random() < 0.7 else {int(rng.integers(WORKERS))},
+            "rows": {int(key): [str(rng.choice(rows))] for key in rng.permutation(4)[:3]},
+            "tries": [],
+        }
+        for _ in range(30)
+    ]
+    check(tmp_path, history, timeouts=False, elastic=True)
+    assert 1 <= len([*(tmp_path / "states/places").iterdir()]) <= 25
+
+
+def test_a_new_key_is_born_where_it_belongs(tmp_path: Path) -> None:
+    world = World(tmp_path, GroupStateTimeout.NoTimeout, True)
+    gone = home(2)
+    world.run(0, {0: ["a"]})
+    world.log.activate({*range(WORKERS)} - {gone})
+    world.run(1, {2: ["a"]})
+    assert world.states(2)[2] != gone
+
+
+@pytest.mark.parametrize("began", [False, True])
+def test_active_is_neither_added_nor_left_out(tmp_path: Path, began: bool) -> None:
+    world = World(tmp_path, GroupStateTimeout.NoTimeout, began)
+    world.run(0, {0: ["a"]})
+    other = World(tmp_path, GroupStateTimeout.NoTimeout, not began)
+    with pytest.raises(LostStateError, match="give it again" if began else "leave it out"):
+        other.log.check()
+    with pytest.raises(LostStateError, match="active="):
+        other.run(1, {0: ["a"]})
+
+
+def test_other_workers_are_refused(tmp_path: Path) -> None:
+    World(tmp_path, GroupStateTimeout.NoTimeout, False).run(0, {0: ["a"]})
+    log = MoveLog(Place(str(tmp_path / "states"), str(tmp_path), "owner"), WORKERS + 1)
+    with pytest.raises(LostStateError, match="3 workers, and now there are 4"):
+        log.check()
+
+
+def test_a_query_that_ran_without_a_record_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "commits").mkdir()
+    (tmp_path / "commits/0").touch()
+    world = World(tmp_path, GroupStateTimeout.NoTimeout, False)
+    with pytest.raises(LostStateError, match=r"has run before, and there is no record"):
+        world.run(1, {0: ["a"]})

@@ -125,7 +125,7 @@ class Record:
     def table(self) -> pa.Table:
         """All keys of the record."""
         kept = _without(self.base, self.changed)
-        return pa.concat_tables([kept, self.changed.filter(pc.field("worker") >= 0)])
+        return pa.concat_tables([kept, _held(self.changed)])
 
     def settled(self) -> Record:
         """Return the same with nothing changed."""
@@ -150,17 +150,14 @@ class Record:
 
     def replaced(self, places: pa.Table) -> Record:
         """Return the record with other places of some keys."""
-        if not len(self.base):
-            places = places.filter(pc.field("worker") >= 0) if not len(self.changed) else places
         changed = pa.concat_tables([_without(self.changed, places), places])
-        if not len(self.base):
-            changed = changed.filter(pc.field("worker") >= 0)
+        changed = changed if len(self.base) else _held(changed)
         return Record(self.base, changed.combine_chunks())
 
     @cached_property
     def pending(self) -> pa.Table:
         """The keys whose states are on their way."""
-        return self.table.filter(pc.field("object").is_valid())
+        return self.table.filter(self.table["object"].is_valid())
 
     def awaited(self) -> Counter[str]:
         """Return the objects that states are in, with how many."""
@@ -178,6 +175,11 @@ class Record:
         """The objects of states by keys."""
         columns = (self.pending[name].to_pylist() for name in ("id", "key", "object"))
         return {(number, key): path for number, key, path in zip(*columns, strict=True)}
+
+
+def _held(table: pa.Table) -> pa.Table:
+    """Return the keys that have a state."""
+    return table.filter(pc.greater_equal(table["worker"], 0))
 
 
 def _without(table: pa.Table, others: pa.Table) -> pa.Table:

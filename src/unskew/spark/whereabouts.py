@@ -288,6 +288,8 @@ class MoveLog(Rooted):
             except (FileNotFoundError, BrokenError, pa.ArrowInvalid) as error:
                 raise self._lost(self._moves / path, "what a task told", error) from None
 
+        if isinstance(self._system, fs.LocalFileSystem):
+            return pa.concat_tables(map(read, newest.values()))
         with ThreadPoolExecutor(READERS) as pool:
             return pa.concat_tables(pool.map(read, newest.values()))
 
