@@ -403,7 +403,7 @@ def test_many_changes_are_put_together(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(whereabouts, "FEW", 1)
     rng = np.random.default_rng(3)
     rows = ["a", "s", "gone"]
-    history = [
+    history: list[Any] = [
         {
             "plan": {number: int(rng.integers(WORKERS)) for number in IDS},
             "active": None if rng.random() < 0.7 else {int(rng.integers(WORKERS))},

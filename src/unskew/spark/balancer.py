@@ -112,7 +112,7 @@ class Balancer(Routing):
         """
 
         def wrapped(telling: Telling) -> MovingProcessor:
-            return MovingProcessor(processor, time_mode, telling)
+            return MovingProcessor(processor, time_mode, keys, telling)
 
         return self._stateful(df, keys, wrapped, as_struct(output), mode)
 

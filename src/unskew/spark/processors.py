@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import pandas as pd
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Row
 from pyspark.sql.streaming.stateful_processor import (
     ExpiredTimerInfo,
     ListState,
@@ -153,12 +153,15 @@ class MovingProcessor(StatefulProcessor):
         The user's processor.
     time_mode
         The user's.
+    keys
+        The names of the key's columns.
     telling
         Takes what is told beside results.
     """
 
     user: StatefulProcessor
     time_mode: str
+    keys: Sequence[str]
     telling: Telling
 
     @property
@@ -176,6 +179,7 @@ class MovingProcessor(StatefulProcessor):
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Let the user's processor ask for its states."""
         self.handle, self.carrier = handle, Carrier(handle)
+        self.fired: set[tuple[str, int]] = set()
         self.user.init(cast(StatefulProcessorHandle, self.carrier))
         if self.times_out:
             self.hidden = handle.getValueState(HIDDEN, "facts string, wakes bigint")
@@ -205,7 +209,7 @@ class MovingProcessor(StatefulProcessor):
             users = self.user.handleInputRows(key[:-1], meter.counted(chunks), timerValues)
             yield from meter.timed(users)
             if facts.to != STAY:
-                yield from self._fire(key[:-1], timerValues, self._timers())
+                yield from self._fire(key, timerValues, self._timers())
                 notes.append(self._export(facts))
 
         def finish() -> Told:
@@ -229,26 +233,28 @@ class MovingProcessor(StatefulProcessor):
         expiredTimerInfo: ExpiredTimerInfo,  # noqa: N803
     ) -> Iterator[pd.DataFrame]:
         """Take in a state that was announced, or let the user's processor handle its timer."""
+        if (repr(tuple(key)), expiredTimerInfo.getExpiryTimeInMs()) in self.fired:
+            return  # Spark may have seen it before it was deleted
         facts, wakes = self._remembered()
         told: list[Note | None] = []
 
         def woken() -> Iterator[pd.DataFrame]:
             self.hidden.clear()
+            self.handle.deleteTimer(wakes)
             orders = self.telling.log.orders(micro_batch())
             where = orders.record.on_their_way.get((facts.id, facts.key))
             if where is None:
                 return
             timers = self._import(facts._replace(object=where))
-            due = [at for at in timers if at <= self._now(timerValues)]
-            for at in {*timers} - {*due}:
+            for at in timers:
                 self.handle.registerTimer(at)
-            yield from self._fire(key[:-1], timerValues, due)
+            yield from self._fire(key, timerValues, timers)
             told.append(self._stays(facts._replace(object=where), before=False))
             self._remember(facts, Facts(), ASLEEP)
 
         def users() -> Iterator[pd.DataFrame]:
             before = bool(facts.key) and self._exists()
-            yield from self.user.handleExpiredTimer(key[:-1], timerValues, expiredTimerInfo)
+            yield from self.user.handleExpiredTimer(self._row(key), timerValues, expiredTimerInfo)
             if facts.key:
                 fired = expiredTimerInfo.getExpiryTimeInMs()
                 told.append(self._stays(facts, before, fired))
@@ -302,8 +308,15 @@ class MovingProcessor(StatefulProcessor):
         """Let the user's processor handle the timers of a key that are due, as Spark would."""
         for at in sorted(timers):
             if at <= self._now(values):
-                yield from self.user.handleExpiredTimer(key, values, ExpiredTimerInfo(at))
+                yield from self.user.handleExpiredTimer(
+                    self._row(key), values, ExpiredTimerInfo(at)
+                )
+                self.fired.add((repr(tuple(key)), at))
                 self.handle.deleteTimer(at)
+
+    def _row(self, key: tuple[Any, ...]) -> Row:
+        """Return a key as Spark hands it to handlers of timers: with names."""
+        return Row(*self.keys)(*key[:-1])
 
     def _exists(self, fired: int | None = None) -> bool:
         """Say whether there is a state or a timer, other than one that fires right now."""
