@@ -21,7 +21,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
-import numpy as np
 import pandas as pd
 import pyarrow as pa
 from pyspark.errors import StreamingQueryException
@@ -256,16 +255,8 @@ class Run:
             wanted, active = self.case.plans[batch]
             if self.case.elastic:
                 self.balance.activate(active, n_workers=self.case.workers)
-            keys = sorted(
-                {ids[number] % 2**64: worker for number, worker in wanted.items()}.items()
-            )
-            split = SplitPlan(
-                self.case.workers,
-                np.array([key for key, _ in keys], np.uint64),
-                np.array([worker for _, worker in keys], np.int32),
-                batch + 1,
-                "test",
-            )
+            places = {ids[number] % 2**64: worker for number, worker in wanted.items()}
+            split = SplitPlan.of(self.case.workers, sorted(places.items()), batch + 1, "test")
             PlanFolder(f"{checkpoint}/unskew/router/states/plans").save(split)
 
         return self._by(build, "moved", plan)
