@@ -1,0 +1,173 @@
+"""What it costs to move many states, or large ones: beside a plain query with the same rows.
+
+Each batch has a row of every key, and each state has so many bytes. A worker leaves and comes back
+(``--leave``, ``--back``), or all workers change with every batch, so that all keys move
+(``--all``); without either, nothing moves.
+
+    python benchmarks/moved_keys.py --keys 20000 --leave 2 --back 5
+    python benchmarks/moved_keys.py --keys 100000 --all --batches 12      # a million moves
+    python benchmarks/moved_keys.py --keys 200 --bytes 1000000 --all
+    python benchmarks/moved_keys.py --keys 20000 --fixed                  # no active=, no moves
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import tempfile
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.state import GroupStateTimeout
+
+from unskew.spark import Balancer
+from unskew.spark.session import embedded_session
+
+OUTPUT, STATE = "key bigint, n bigint", "n bigint, load string"
+
+
+def write(folder: Path, options: argparse.Namespace) -> None:
+    """Write two files for each batch, at fixed times, so that they are read in order."""
+    folder.mkdir()
+    keys = np.array_split(np.arange(options.keys), 2)
+    for number in range(2 * options.batches):
+        path = folder / f"{number:03d}.parquet"
+        pq.write_table(pa.table({"key": keys[number % 2]}), path)
+        os.utime(path, (1e9 + number,) * 2)
+
+
+def laden(
+    key: tuple[Any, ...], chunks: Iterator[pd.DataFrame], state: Any, size: int
+) -> Iterator[pd.DataFrame]:
+    """Count the rows of a key, over a state of a size."""
+    n, load = state.get if state.exists else (0, "")
+    n += sum(map(len, chunks))
+    state.update((n, (f"{key[0]}-{n}-" + load)[:size].ljust(size, "x")))
+    yield pd.DataFrame({"key": [key[0]], "n": [n]})
+
+
+class Watched:
+    """Checks the results of each batch, changes the workers, and looks at the files."""
+
+    def __init__(self, options: argparse.Namespace, balance: Balancer | None, folder: Path) -> None:
+        self.options, self.balance, self.folder = options, balance, folder
+        self.files: list[int] = []
+        self.megabytes: list[float] = []
+        self.moved: list[int] = []
+
+    def take(self, batch: DataFrame, number: int) -> None:
+        """Take the results of a batch."""
+        rows, least, most = batch.selectExpr("count(*)", "min(n)", "max(n)").collect()[0]
+        if rows and (rows, least, most) != (self.options.keys, number + 1, number + 1):
+            raise AssertionError(f"batch {number}: {rows} keys, n from {least} to {most}")
+        moves = [*self.folder.glob(f"unskew/router/states/moves/{number}/*")]
+        self.files.append(len(moves))
+        self.moved.append(sum(int(path.name.split(".")[2]) for path in moves))
+        self.megabytes.append(sum(path.stat().st_size for path in moves) / 1e6)
+        if self.balance is not None and not self.options.fixed:
+            self.balance.activate(self._active(number), n_workers=self.options.workers)
+
+    def _active(self, number: int) -> range:
+        workers, half = self.options.workers, self.options.workers // 2
+        if self.options.all:
+            return range(half) if number % 2 == 0 else range(half, workers)
+        away = self.options.leave is not None and self.options.leave <= number < self.options.back
+        return range(workers - 1 if away else workers)
+
+
+def run(spark: SparkSession, source: Path, moved: bool, options: argparse.Namespace) -> Any:
+    """Run the stream; return the seconds of its batches, and the files of states on their way."""
+    function = partial(laden, size=options.bytes)
+    with tempfile.TemporaryDirectory(prefix="unskew-bench-", ignore_cleanup_errors=True) as name:
+        rows = (
+            spark.readStream.schema("key bigint")
+            .option("maxFilesPerTrigger", 2)
+            .parquet(str(source))
+        )
+        balance = None
+        if moved:
+            first = None if options.fixed else range(options.workers)
+            balance = Balancer("key", checkpoint=name, active=first)
+            found = balance.apply_in_pandas_with_state(
+                rows, "key", function=function, output=OUTPUT, state=STATE
+            )
+        else:
+            found = rows.groupBy("key").applyInPandasWithState(
+                function, OUTPUT, STATE, "update", GroupStateTimeout.NoTimeout
+            )
+        watched = Watched(options, balance, Path(name))
+        out = found.writeStream.foreachBatch(watched.take).outputMode("update")
+        out = out.option("checkpointLocation", name).trigger(availableNow=True)
+        started = time.perf_counter()
+        query = out.start()
+        query.awaitTermination()
+        took = time.perf_counter() - started
+        batches = [p for p in query.recentProgress if p["numInputRows"]]
+        states = Path(name) / "unskew/router/states"
+        left = [path for path in states.glob("moves/*/*") if path.name.split(".")[2] != "0"]
+        return {
+            "seconds": [p["durationMs"]["addBatch"] / 1000 for p in batches],
+            "in_all_s": took,
+            "moved_keys": watched.moved,
+            "objects": watched.files,
+            "megabytes": [round(size, 1) for size in watched.megabytes],
+            "objects_with_states_left": len(left),
+            "files_left": sum(path.is_file() for path in states.rglob("*")),
+        }
+
+
+def main() -> None:
+    """Run the stream plain and moved, in one session."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--keys", type=int, default=20_000)
+    parser.add_argument("--bytes", type=int, default=200, help="of a state")
+    parser.add_argument("--workers", type=int, default=16)
+    parser.add_argument("--batches", type=int, default=8)
+    parser.add_argument("--leave", type=int, metavar="N", help="a worker leaves after batch N")
+    parser.add_argument("--back", type=int, metavar="N", default=10**9, help="and comes back")
+    parser.add_argument("--all", action="store_true", help="all keys move, in every batch")
+    parser.add_argument("--fixed", action="store_true", help="workers that stay, and no moves")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name, embedded_session(options.workers) as spark:
+        write(Path(name) / "in", options)
+        few = argparse.Namespace(**{**vars(options), "keys": 500, "batches": 2, "bytes": 10})
+        write(Path(name) / "warm", few)
+        for moved in (False, True):
+            run(spark, Path(name) / "warm", moved, few)
+        plain, other = (run(spark, Path(name) / "in", m, options) for m in (False, True))
+    pairs = zip(other["seconds"], plain["seconds"], strict=True)
+    ratios = [mine / theirs for mine, theirs in pairs]
+    found = {
+        "options": vars(options),
+        "plain": plain,
+        "moved": other,
+        "ratios": [round(ratio, 2) for ratio in ratios],
+        "in_all": sum(other["seconds"]) / sum(plain["seconds"]),
+    }
+    if options.json:
+        print(json.dumps(found))
+        return
+    print("plain, seconds  " + " ".join(f"{s:6.1f}" for s in plain["seconds"]))
+    print("moved, seconds  " + " ".join(f"{s:6.1f}" for s in other["seconds"]))
+    print("ratio           " + " ".join(f"{ratio:6.2f}" for ratio in ratios))
+    print("keys moved      " + " ".join(f"{n:6d}" for n in other["moved_keys"]))
+    print("objects         " + " ".join(f"{n:6d}" for n in other["objects"]))
+    print("megabytes       " + " ".join(f"{n:6.1f}" for n in other["megabytes"]))
+    print(
+        f"in all {found['in_all']:.2f} times plain; left: {other['objects_with_states_left']} "
+        f"objects with states, {other['files_left']} files"
+    )
+
+
+if __name__ == "__main__":
+    main()
