@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from unskew.spark.draws import CHECKSUMS
 
 WORKERS = 8
+PARTITIONS = "spark.sql.shuffle.partitions"
 
 
 @pytest.fixture(scope="session")
@@ -24,7 +25,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         [str(Path(__file__).parents[1]), *filter(None, [known])]
     )
     settings = {
-        "spark.sql.shuffle.partitions": WORKERS,
+        PARTITIONS: WORKERS,
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.session.timeZone": "UTC",
         **dict.fromkeys(CHECKSUMS, "true"),  # by default so from 4.2 on
@@ -45,3 +46,12 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session.sparkContext.setLogLevel("OFF")
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="module")
+def three_workers(spark: SparkSession) -> Iterator[None]:
+    """Fewer shuffle partitions, for the tests of a module."""
+    before = str(spark.conf.get(PARTITIONS))
+    spark.conf.set(PARTITIONS, 3)
+    yield
+    spark.conf.set(PARTITIONS, before)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
@@ -16,17 +16,11 @@ from pyspark.sql import functions as F
 
 from spark.streams import in_order, outputs, read_batches, write_batches
 from unskew.spark import Balancer, combine
-from unskew.spark.checkpoint import PARTITIONS
 
 NAN = float("nan")
 
 
-@pytest.fixture(scope="module", autouse=True)
-def workers(spark: SparkSession) -> Iterator[None]:
-    before = spark.conf.get(PARTITIONS)
-    spark.conf.set(PARTITIONS, 2)
-    yield
-    spark.conf.set(PARTITIONS, before or 8)
+pytestmark = pytest.mark.usefixtures("three_workers")
 
 
 class Described:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 from collections.abc import Iterator
 from datetime import timedelta
@@ -17,15 +16,12 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-
-import benchmarks.restless
-
+from differential.restless import Restless
 from unskew.planners import PLANNERS
 from unskew.spark import Balancer
 from unskew.spark.schedule import Schedule
 
-assert benchmarks.restless.Restless.name in PLANNERS
+assert Restless.name in PLANNERS
 START_S, STEP_S, LATE_S, FILES = 1_767_225_600, 20, 20, 9
 LEAST, MOST = timedelta(seconds=-10), timedelta(seconds=15)
 CLICKS, VIEWS = "key string, click bigint, at timestamp", "key string, view bigint, seen timestamp"

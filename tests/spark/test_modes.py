@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,6 @@ from pyspark.sql import functions as F
 
 from spark.streams import outputs, read_batches, write_batches
 from unskew.spark import Balancer, combine
-from unskew.spark.checkpoint import PARTITIONS
 
 CHECK = "spark.sql.streaming.statefulOperator.checkCorrectness.enabled"
 SCHEMES = ["w-choices", "shuffle", "mixed", "key"]
@@ -26,12 +25,7 @@ WINDOWS: dict[str, Callable[[], Column]] = {
 }
 
 
-@pytest.fixture(scope="module", autouse=True)
-def workers(spark: SparkSession) -> Iterator[None]:
-    before = spark.conf.get(PARTITIONS)
-    spark.conf.set(PARTITIONS, 3)
-    yield
-    spark.conf.set(PARTITIONS, before or 8)
+pytestmark = pytest.mark.usefixtures("three_workers")
 
 
 @pytest.fixture(scope="module")

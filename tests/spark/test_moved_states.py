@@ -28,13 +28,7 @@ from unskew.spark.whereabouts import LostStateError
 
 WORKERS = 3
 
-
-@pytest.fixture
-def workers(spark: SparkSession) -> Iterator[None]:
-    before = str(spark.conf.get("spark.sql.shuffle.partitions"))
-    spark.conf.set("spark.sql.shuffle.partitions", WORKERS)
-    yield
-    spark.conf.set("spark.sql.shuffle.partitions", before)
+pytestmark = pytest.mark.usefixtures("three_workers")
 
 
 def first_of(kind: str, elastic: bool) -> Case:
@@ -46,7 +40,7 @@ def first_of(kind: str, elastic: bool) -> Case:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("elastic", [False, True])
 def test_moved_states_are_those_of_plain_spark(
-    spark: SparkSession, workers: None, kind: str, elastic: bool
+    spark: SparkSession, kind: str, elastic: bool
 ) -> None:
     assert difference(spark, first_of(kind, elastic)) == ""
 
@@ -123,18 +117,14 @@ class Counts:
         return cause(error.value)
 
 
-def test_active_is_neither_added_nor_left_out(
-    spark: SparkSession, workers: None, tmp_path: Path
-) -> None:
+def test_active_is_neither_added_nor_left_out(spark: SparkSession, tmp_path: Path) -> None:
     counts = Counts(spark, tmp_path).put(["a", "b"])
     counts.run()
     counts.put(["a", "b"]).active = range(2)
     assert "had no active=...: leave it out" in counts.failure()
 
 
-def test_lost_and_foreign_folders_are_refused(
-    spark: SparkSession, workers: None, tmp_path: Path
-) -> None:
+def test_lost_and_foreign_folders_are_refused(spark: SparkSession, tmp_path: Path) -> None:
     counts = Counts(spark, tmp_path).put(["a", "b"])
     counts.run()
     counts.put(["a", "b"])
@@ -164,7 +154,7 @@ class Bomb:
         return Path.touch, (self.path,)
 
 
-def test_a_crafted_file_runs_no_code(spark: SparkSession, workers: None, tmp_path: Path) -> None:
+def test_a_crafted_file_runs_no_code(spark: SparkSession, tmp_path: Path) -> None:
     counts = Counts(spark, tmp_path).put(["a"], ["a"])
     counts.run(lambda number: counts.plan({"a": number % WORKERS, "x": 0}, number + 1))
     moves = sorted((counts.states / "moves").glob("*/*"), key=lambda path: path.stat().st_mtime)
@@ -179,9 +169,7 @@ def test_a_crafted_file_runs_no_code(spark: SparkSession, workers: None, tmp_pat
         assert not hasattr(module, "pickle")
 
 
-def test_new_keys_are_born_where_they_belong(
-    spark: SparkSession, workers: None, tmp_path: Path
-) -> None:
+def test_new_keys_are_born_where_they_belong(spark: SparkSession, tmp_path: Path) -> None:
     names = [[f"k{number}-{n}" for n in range(20)] for number in range(5)]
     counts = Counts(spark, tmp_path, active=range(WORKERS))
     counts.put(*[names[0], names[1] + names[0], *[names[n] + names[0][:5] for n in (2, 3, 4)]])
@@ -203,7 +191,7 @@ def test_new_keys_are_born_where_they_belong(
     assert [row[1] for row in found[4] if row[0] in names[0]] == [5] * 5
 
 
-def test_minus_zero_is_refused(spark: SparkSession, workers: None, tmp_path: Path) -> None:
+def test_minus_zero_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     counts = Counts(spark, tmp_path).put([1.5, 0.0])
     counts.run()
     counts.put([0.0, -0.0])
@@ -241,9 +229,7 @@ class Timeless(StatefulProcessor):
         pass
 
 
-def test_processors_see_no_timers_of_ours(
-    spark: SparkSession, workers: None, tmp_path: Path
-) -> None:
+def test_processors_see_no_timers_of_ours(spark: SparkSession, tmp_path: Path) -> None:
     counts = Counts(spark, tmp_path).put(*[["a", "b", "c"]] * 4)
     checkpoint, totals = str(tmp_path / "checkpoint"), []
     balance = Balancer("key", checkpoint=checkpoint)

@@ -20,15 +20,8 @@ from pyspark.sql.streaming.state import GroupState
 
 from spark.streams import in_order, outputs, read_batches, write_batches
 from unskew.spark import Balancer
-from unskew.spark.checkpoint import PARTITIONS
 
-
-@pytest.fixture(scope="module", autouse=True)
-def workers(spark: SparkSession) -> Iterator[None]:
-    before = spark.conf.get(PARTITIONS)
-    spark.conf.set(PARTITIONS, 3)
-    yield
-    spark.conf.set(PARTITIONS, before or 8)
+pytestmark = pytest.mark.usefixtures("three_workers")
 
 
 @pytest.fixture(scope="module")

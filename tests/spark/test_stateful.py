@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -21,16 +20,13 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.state import GroupStateTimeout
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-
-import benchmarks.restless
-
+from differential.restless import Restless
 from unskew.plan import Plan
 from unskew.planners import PLANNERS, Mixed, Proposal, Statistics
 from unskew.spark import Balancer
 from unskew.workloads import Zipf
 
-assert benchmarks.restless.Restless.name in PLANNERS
+assert Restless.name in PLANNERS
 
 SCHEMA = "key string, x bigint, file bigint"
 OUTPUT = "key string, n bigint, chain bigint, file bigint"

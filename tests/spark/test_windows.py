@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import sys
 import time
 from pathlib import Path
 
@@ -15,15 +14,12 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-
-import benchmarks.restless
-
+from differential.restless import Restless
 from unskew.planners import PLANNERS
 from unskew.spark import Balancer
 from unskew.spark.schedule import BEGIN, Schedule, ScheduleError, Term
 
-assert benchmarks.restless.Restless.name in PLANNERS
+assert Restless.name in PLANNERS
 START_S, STEP_S, LATE_S = 1_767_225_600, 20, 25
 FILES, ROWS, KEYS = 12, 600, 50
 

@@ -17,7 +17,7 @@ from unskew.spark.combiners import Combined, Combining
 from unskew.spark.joins import SkewJoin, Times, kind_and_split
 from unskew.spark.keys import ColumnOrName, flat, key_columns
 from unskew.spark.metrics import Guide
-from unskew.spark.moves import TOLD, Moving
+from unskew.spark.moves import TOLD, Following, Moving
 from unskew.spark.names import Names
 from unskew.spark.places import operator_name
 from unskew.spark.planned import PlannedRoute
@@ -156,7 +156,7 @@ class Balancer(Routing):
 
         def guide() -> Guide:
             if not isinstance(self._scheme, str):
-                return Guide()
+                return Following(log)
             (planner,) = read_planners(self._scheme).values()
             memory = Memory(route.n_workers, self.decay, TOLD)
             return Moving(planner, PlanFolder(place.plans), log, memory, self.capacities)

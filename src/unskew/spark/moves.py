@@ -123,7 +123,24 @@ def of_active(statistics: Statistics, homes: Homes) -> Statistics:
     return replace(statistics, capacities=capacities, fixed=fixed)
 
 
-class Moving(Guide):
+class Following(Guide):
+    """Makes no plans, and tells what moved as workers came and went.
+
+    Parameters
+    ----------
+    log
+        Of states on their way.
+    """
+
+    def __init__(self, log: MoveLog) -> None:
+        self.log = log
+
+    def moved(self, batch: int) -> tuple[int, int]:
+        """Return the states that left their workers in a batch, and their bytes."""
+        return self.log.sizes(batch)
+
+
+class Moving(Following):
     """Makes a plan after each batch, if the last one will not do.
 
     Parameters
@@ -146,7 +163,8 @@ class Moving(Guide):
         memory: Memory,
         capacities: Sequence[float] | str | None = None,
     ) -> None:
-        self.planner, self.folder, self.log, self.memory = planner, folder, log, memory
+        super().__init__(log)
+        self.planner, self.folder, self.memory = planner, folder, memory
         given = None if capacities is None or isinstance(capacities, str) else capacities
         speeds = np.ones(memory.n_workers) if given is None else np.array(given, np.float64)
         self.prices = Prices(memory.decay, speeds, measured=capacities == MEASURED)
@@ -180,7 +198,3 @@ class Moving(Guide):
     def seconds(self, batch: int) -> float:
         """Return what the last plan took."""
         return self._took
-
-    def moved(self, batch: int) -> tuple[int, int]:
-        """Return the states that left their workers in a batch, and their bytes."""
-        return self.log.sizes(batch)

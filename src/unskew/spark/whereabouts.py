@@ -14,7 +14,7 @@ import uuid
 from collections import OrderedDict
 from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import PurePosixPath
@@ -189,7 +189,8 @@ class MoveLog(Rooted):
         }
         body = json.dumps(header).encode() + b"\n" + changed + table_bytes(wanted.table)
         write_once(self._system, self._orders / str(batch), seal(ORDERS, body))
-        self._clean(batch, before, record)
+        with suppress(OSError):  # others may be at it, too; what is left goes the next time
+            self._clean(batch, before, record)
 
     def _begun(self, batch: int) -> str:
         """Return the id of the log; begin one for a query that has not run yet."""
@@ -317,11 +318,13 @@ class MoveLog(Rooted):
     def _awaited(self, path: str, record: Record, log: str) -> Iterator[Note]:
         """Return the states of an object that were not imported yet."""
         try:
+            blocks: dict[int, pa.RecordBatch] = {}
             with self._open(path, log) as found:
                 for row in record.in_object(path):
                     block, at = map(int, row["object"].split("#")[1:])
-                    states = found.block(block, row["worker"])
-                    state = states.slice(at, 1)
+                    if block not in blocks:
+                        blocks = {block: found.block(block, row["worker"])}
+                    state = blocks[block].slice(at, 1)
                     if state["key"][0].as_py() != row["key"]:
                         raise BrokenError(f"it has another key in row {at} of block {block}")
                     kind = bytes(pa.schema({"state": state.schema.field("state").type}).serialize())
