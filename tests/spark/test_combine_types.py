@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.errors import PythonException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
@@ -128,3 +129,46 @@ def test_inputs_of_one_name(spark: SparkSession) -> None:
     both = combine(Described(), "a.x", "b.x", returns="string")
     (row,) = Balancer("shuffle").aggregate(df, "k", both=both).collect()
     assert row["both"] == "tuple(int 0, int 0); tuple(int 1, int -1); tuple(int 2, int -2)"
+
+
+class Mean:
+    """A mean, by a sum and a number."""
+
+    def create_accumulator(self) -> Any:
+        return 0, 0
+
+    def add_input(self, accumulator: Any, element: Any) -> Any:
+        return accumulator[0] + element, accumulator[1] + 1
+
+    def merge_accumulators(self, accumulators: Any) -> Any:
+        sums, numbers = zip(*accumulators, strict=True)
+        return sum(sums), sum(numbers)
+
+    def extract_output(self, accumulator: Any) -> Any:
+        return accumulator[0] / accumulator[1]
+
+
+@pytest.mark.parametrize("accumulator", [None, "sum decimal(20,2), n bigint"])
+def test_accumulators_may_have_a_schema(
+    spark: SparkSession, tmp_path: Path, accumulator: str | None
+) -> None:
+    prices = [Decimal(n) / 4 for n in range(40)]
+    table = pa.table(
+        {"key": [f"k{n % 3}" for n in range(40)], "x": pa.array(prices, pa.decimal128(10, 2))}
+    )
+    write_batches(tmp_path / "in", [table.slice(0, 25), table.slice(25)])
+    mean = combine(Mean(), "x", returns="decimal(10,4)", accumulator=accumulator)
+    kept = {key: [p for n, p in enumerate(prices) if n % 3 == key] for key in range(3)}
+    wanted = [(f"k{key}", round(sum(some) / len(some), 4)) for key, some in kept.items()]
+    rows = spark.read.parquet(str(tmp_path / "in"))
+    assert in_order(Balancer("shuffle").aggregate(rows, "key", mean=mean)) == wanted
+    balance = Balancer("shuffle", checkpoint=str(tmp_path / "checkpoint"))
+    running = balance.aggregate(read_batches(spark, tmp_path / "in"), "key", mean=mean)
+    assert outputs(running, tmp_path / "checkpoint", "update")[-1] == wanted
+
+
+def test_accumulators_of_another_type_are_told(spark: SparkSession) -> None:
+    mean = combine(Mean(), "x", returns="double", accumulator="sum bigint, n bigint")
+    rows = spark.createDataFrame([("a", 1.5)], "key string, x double")
+    with pytest.raises(PythonException, match=r"an accumulator is \(1\.5, 1\), and not"):
+        Balancer("shuffle").aggregate(rows, "key", mean=mean).collect()

@@ -25,7 +25,8 @@ from unskew.spark.planning import Memory
 from unskew.spark.plans import PlanFolder
 from unskew.spark.processors import MovingProcessor
 from unskew.spark.routing import Routing
-from unskew.spark.stateful import Function, Operator, as_struct, with_facts
+from unskew.spark.state_types import as_struct
+from unskew.spark.stateful import Function, Operator, with_facts
 from unskew.spark.told import Telling
 from unskew.spark.whereabouts import MoveLog
 from unskew.spark.windows import duration_us

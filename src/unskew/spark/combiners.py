@@ -10,6 +10,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 import pandas as pd
@@ -24,10 +25,11 @@ from pyspark.sql.types import BinaryType, DataType, StringType, StructField, Str
 from unskew.spark.key_text import key_fields, key_text
 from unskew.spark.keys import ColumnOrName
 from unskew.spark.names import Names
+from unskew.spark.state_types import StateType, as_struct
 
 
 class CombineFn(Protocol):
-    """What a user writes, as for Apache Beam; accumulators must be picklable."""
+    """What a user writes, as for Apache Beam; accumulators are picklable, or have a schema."""
 
     def create_accumulator(self) -> Any:
         """Return what is known before the first record."""
@@ -47,6 +49,44 @@ class CombineFn(Protocol):
 
 
 @dataclass(frozen=True)
+class Codec:
+    """How accumulators are kept between workers and batches: as bytes.
+
+    Parameters
+    ----------
+    schema
+        Of accumulators that are tuples: they are written as Arrow. Pickled if there is none.
+    """
+
+    schema: StructType | None = None
+
+    def dump(self, accumulator: Any) -> bytes:
+        """Return the bytes of an accumulator."""
+        if self._kind is None:
+            return bytes(cloudpickle.dumps(accumulator))  # type: ignore[no-untyped-call]
+        try:
+            row = self._kind.exact(accumulator)
+            column = pa.array([row], self._kind.arrow)
+        except (TypeError, ValueError, AttributeError) as error:
+            raise TypeError(
+                f"an accumulator is {accumulator!r}, and not {self.schema}: {error}"
+            ) from None
+        return bytes(pa.record_batch([column], names=["accumulator"]).serialize())
+
+    def load(self, data: bytes) -> Any:
+        """Return the accumulator of some bytes."""
+        if self._kind is None:
+            return pickle.loads(data)
+        schema = pa.schema({"accumulator": self._kind.arrow})
+        batch = pa.ipc.read_record_batch(pa.py_buffer(data), schema)
+        return self._kind.unpacked(batch["accumulator"][0].as_py())
+
+    @cached_property
+    def _kind(self) -> StateType | None:
+        return None if self.schema is None else StateType(self.schema)
+
+
+@dataclass(frozen=True)
 class Combined:
     """An aggregate by a CombineFn.
 
@@ -58,31 +98,39 @@ class Combined:
         What its elements are made of.
     returns
         The type of the result.
+    codec
+        Of accumulators.
     """
 
     function: CombineFn
     inputs: tuple[Column, ...]
     returns: DataType | str
+    codec: Codec
 
     def accumulators(self, group: Column) -> Column:
         """Return accumulators of the rows of a chunk: one for each group, nulls in other rows."""
         # Without Arrow, whatever the session says: it would give other objects.
         struct = F.struct(*(column.alias(f"f{i}") for i, column in enumerate(self.inputs)))
         pickled = F.udf(_pickled, BinaryType(), useArrow=False)(struct)
-        combined = arrow_udf(_combining(self.function), returnType=BinaryType())
+        combined = arrow_udf(_combining(self.function, self.codec), returnType=BinaryType())
         return combined.asNondeterministic()(group, pickled)  # type: ignore[no-any-return]
 
     def result(self, accumulators: Column) -> Column:
         """Return the result of an array of accumulators."""
-        function = self.function
+        function, codec = self.function, self.codec
 
         def result(parts: Sequence[bytes]) -> Any:
-            return function.extract_output(_merged(function, parts))
+            return function.extract_output(_merged(function, codec, parts))
 
         return F.udf(result, self.returns, useArrow=False)(accumulators)
 
 
-def combine(function: CombineFn, *columns: ColumnOrName, returns: DataType | str) -> Combined:
+def combine(
+    function: CombineFn,
+    *columns: ColumnOrName,
+    returns: DataType | str,
+    accumulator: StructType | str | None = None,
+) -> Combined:
     """Return an aggregate by a CombineFn over a column, or over tuples of several.
 
     The function gets nulls too, and the objects that a Python UDF gets. In a batch and in windows
@@ -97,6 +145,9 @@ def combine(function: CombineFn, *columns: ColumnOrName, returns: DataType | str
         The inputs.
     returns
         The type of the result, as in ``"double"``.
+    accumulator
+        The schema of accumulators that are tuples, as in ``"sum double, n bigint"``: then they are
+        kept as such, and not as pickled objects.
     """
     wanted = [name for name in vars(CombineFn) if not name.startswith("_")]
     missing = [name for name in wanted if not callable(getattr(function, name, None))]
@@ -106,7 +157,8 @@ def combine(function: CombineFn, *columns: ColumnOrName, returns: DataType | str
     if not columns:
         raise ValueError("combine needs at least one column, as in combine(fn, 'price', ...)")
     inputs = tuple(F.col(column) if isinstance(column, str) else column for column in columns)
-    return Combined(function, inputs, returns)
+    schema = None if accumulator is None else as_struct(accumulator)
+    return Combined(function, inputs, returns, Codec(schema))
 
 
 @dataclass(frozen=True)
@@ -155,8 +207,7 @@ class Combining:
                 "give each a query, or make CombineFns of all"
             )
         some = self._accumulated(rows, parts).select(text, *parts)
-        functions = {name: combined.function for name, combined in parts.items()}
-        merged = _keep_merged(some.where(F.col(self._part(0)).isNotNull()), text, functions)
+        merged = _keep_merged(some.where(F.col(self._part(0)).isNotNull()), text, parts)
         keyed = key_fields(F.col(text), [field.dataType for field in self.fields])
         group = [c.alias(field.name) for c, field in zip(keyed, self.fields, strict=True)]
         # A Python UDF cannot read rows of applyInPandasWithState as they are, but exploded ones.
@@ -184,7 +235,7 @@ class Combining:
         return self.names(f"part{number}")
 
 
-def _keep_merged(rows: DataFrame, text: str, functions: Mapping[str, CombineFn]) -> DataFrame:
+def _keep_merged(rows: DataFrame, text: str, parts: Mapping[str, Combined]) -> DataFrame:
     """Return the merged accumulators of groups, each time that they change.
 
     Parameters
@@ -193,11 +244,12 @@ def _keep_merged(rows: DataFrame, text: str, functions: Mapping[str, CombineFn])
         With a text for each group, and accumulators of chunks.
     text
         The name of the column of texts.
-    functions
+    parts
         The names of the accumulators' columns, and what they belong to.
     """
+    functions = {name: (part.function, part.codec) for name, part in parts.items()}
     state, out = StructType(), StructType().add(text, StringType())
-    for name in functions:
+    for name in parts:
         state, out = state.add(name, BinaryType()), out.add(name, BinaryType())
 
     def merge(
@@ -208,7 +260,8 @@ def _keep_merged(rows: DataFrame, text: str, functions: Mapping[str, CombineFn])
             for name, known in found.items():
                 known.extend(chunk[name])
         merged = {
-            name: _dump(_merged(function, found[name])) for name, function in functions.items()
+            name: codec.dump(_merged(function, codec, found[name]))
+            for name, (function, codec) in functions.items()
         }
         kept.update((*merged.values(),))
         yield pd.DataFrame({text: [key[0]], **{name: [value] for name, value in merged.items()}})
@@ -218,7 +271,7 @@ def _keep_merged(rows: DataFrame, text: str, functions: Mapping[str, CombineFn])
     )
 
 
-def _combining(function: CombineFn) -> Callable[..., Iterator[pa.Array]]:
+def _combining(function: CombineFn, codec: Codec) -> Callable[..., Iterator[pa.Array]]:
     def combined(chunks: Iterator[tuple[pa.Array, pa.Array]]) -> Iterator[pa.Array]:
         for groups, elements in chunks:
             rows: dict[str, list[int]] = {}
@@ -229,7 +282,7 @@ def _combining(function: CombineFn) -> Callable[..., Iterator[pa.Array]]:
             for several in rows.values():
                 accumulator = function.create_accumulator()
                 added = _add(function, accumulator, [known[row] for row in several])
-                found[several[0]] = _dump(added)
+                found[several[0]] = codec.dump(added)
             yield pa.array(found, pa.binary())
 
     return combined
@@ -249,9 +302,5 @@ def _pickled(row: Row) -> bytes:
     return pickle.dumps(row[0] if len(row) == 1 else tuple(row))
 
 
-def _dump(accumulator: Any) -> bytes:
-    return bytes(cloudpickle.dumps(accumulator))  # type: ignore[no-untyped-call]
-
-
-def _merged(function: CombineFn, parts: Sequence[bytes]) -> Any:
-    return function.merge_accumulators([pickle.loads(part) for part in parts])
+def _merged(function: CombineFn, codec: Codec, parts: Sequence[bytes]) -> Any:
+    return function.merge_accumulators([codec.load(part) for part in parts])

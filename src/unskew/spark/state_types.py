@@ -12,6 +12,7 @@ import decimal
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from numbers import Integral
 from typing import Any, cast
 
 import numpy as np
@@ -28,6 +29,7 @@ from pyspark.sql.types import (
     DoubleType,
     FloatType,
     IntegerType,
+    IntegralType,
     LongType,
     MapType,
     NullType,
@@ -253,9 +255,30 @@ class StateType:
         plain = Row(*map(_plain, values))
         return cast("dict[str, Any]", self._kept(self.schema.toInternal(plain)))
 
+    def exact(self, values: Sequence[Any]) -> dict[str, Any]:
+        """Return a state as it is written, if it is of this type and nothing is lost."""
+        row = self.schema.toInternal(tuple(values))
+        return cast("dict[str, Any]", _named(row, self.schema))
+
     def unpacked(self, packed: dict[str, Any]) -> tuple[Any, ...]:
         """Return a state as Spark would hand it to the user."""
         return tuple(self.schema.fromInternal(self._taken(packed)))
+
+
+def _named(value: Any, kind: DataType) -> Any:
+    """Return a value with structs as Arrow takes them."""
+    if value is None:
+        return None
+    if isinstance(kind, StructType):
+        pairs = enumerate(zip(value, kind, strict=True))
+        return {str(i): _named(part, field.dataType) for i, (part, field) in pairs}
+    if isinstance(kind, ArrayType):
+        return [_named(each, kind.elementType) for each in value]
+    if isinstance(kind, MapType):
+        return [(_named(k, kind.keyType), _named(v, kind.valueType)) for k, v in value.items()]
+    if isinstance(kind, IntegralType) and not isinstance(value, Integral):  # Arrow would cut it
+        raise TypeError(f"{value!r} is no integer")
+    return value
 
 
 def _plain(value: Any) -> Any:
@@ -266,3 +289,13 @@ def _plain(value: Any) -> Any:
         if hasattr(value, method):
             return getattr(value, method)()
     return value
+
+
+def as_struct(given: StructType | str) -> StructType:
+    """Return a schema that may be given as text."""
+    found = StructType.fromDDL(given) if isinstance(given, str) else given
+    if not isinstance(found, StructType):
+        raise TypeError(
+            f"a schema has names and types, as in 'key string, n bigint', got {given!r}"
+        )
+    return found

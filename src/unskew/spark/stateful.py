@@ -327,13 +327,3 @@ def taken_facts(chunks: Iterator[pd.DataFrame]) -> tuple[Facts, Iterator[pd.Data
 def users(chunks: Iterable[pd.DataFrame]) -> Iterator[pd.DataFrame]:
     """Return the user's columns of rows."""
     return (chunk.iloc[:, :-OURS] for chunk in chunks)
-
-
-def as_struct(given: StructType | str) -> StructType:
-    """Return a schema that may be given as text."""
-    found = StructType.fromDDL(given) if isinstance(given, str) else given
-    if not isinstance(found, StructType):
-        raise TypeError(
-            f"a schema has names and types, as in 'key string, n bigint', got {given!r}"
-        )
-    return found
