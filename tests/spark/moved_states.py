@@ -193,8 +193,8 @@ class Case:
         """Return some case."""
         rng = random.Random(seed)
         kind, key = rng.choice(KINDS), rng.choice([*KEYS])
-        if key == "array" and kind in ("processor", "timers"):
-            key = "struct"  # Spark's processors cannot have arrays as keys
+        if key in ("array", "double") and kind in ("processor", "timers"):
+            key = "struct"  # Spark's processors have no arrays, and take null and NaN for one
         numbers, n, workers = range(len(KEYS[key][1])), rng.randint(3, 6), rng.choice([2, 4, 5])
         batches, plans, at = [], [], 0
         for _ in range(n):

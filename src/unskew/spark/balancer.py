@@ -111,9 +111,10 @@ class Balancer(Routing):
         As `apply_in_pandas_with_state`; values, lists, maps and timers move with the key. Times to
         live start anew where they come to.
         """
+        schema = df.select(*key_columns(df, keys)).schema
 
         def wrapped(telling: Telling) -> MovingProcessor:
-            return MovingProcessor(processor, time_mode, keys, telling)
+            return MovingProcessor(processor, time_mode, schema, telling)
 
         return self._stateful(df, keys, wrapped, as_struct(output), mode)
 
@@ -123,13 +124,17 @@ class Balancer(Routing):
         For functions with state, of a balancer that was made with ``active``. Keys of a worker that
         leaves move, when their next rows come, to those that stay; when it comes back, they do.
         """
-        most = n_workers or self.workers
         if self.active is None:
             raise ValueError("make the balancer with active=..., the workers to begin with")
+        known = MoveLog(self._beside_checkpoint(STATES), 0, elastic=True).known() or {}
+        self._activate(workers, n_workers or self.workers or known.get("workers"), begin=False)
+
+    def _activate(self, workers: Collection[int], most: int | None, begin: bool) -> None:
         if not workers or min(workers) < 0 or (most and max(workers) >= most):
             some = f"some of 0 to {most - 1}" if most else "numbers from 0 on"
             raise ValueError(f"active workers must be {some}, got {sorted(workers)}")
-        MoveLog(self._beside_checkpoint(STATES), most or 0, elastic=True).activate(workers)
+        log = MoveLog(self._beside_checkpoint(STATES), most or 0, elastic=True)
+        log.activate(workers, begin)
 
     def _stateful(
         self,
@@ -153,7 +158,7 @@ class Balancer(Routing):
         log = MoveLog(place, route.n_workers, self.active is not None)
         log.check()
         if self.active is not None:
-            self.activate(self.active, n_workers=route.n_workers)
+            self._activate(self.active, route.n_workers, begin=True)
 
         def guide() -> Guide:
             if not isinstance(self._scheme, str):

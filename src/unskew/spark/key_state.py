@@ -27,7 +27,8 @@ class KeyState:
     hasTimedOut: bool  # noqa: N815
     _group: GroupState
     _timeout: str
-    changed: bool = False
+    touched: bool = False
+    """Whether the function did anything to it."""
     times_out_at: int | None = None
     """When it times out, in milliseconds, as set before it came here or by the function."""
 
@@ -52,17 +53,18 @@ class KeyState:
         """Set the state."""
         if newValue is None:
             raise TypeError("a state cannot be None: use state.remove()")
-        self.value, self.changed = tuple(newValue), True
+        self.value, self.touched = tuple(newValue), True
 
     def remove(self) -> None:
         """Have no state any more."""
-        self.value, self.changed = None, True
+        self.value, self.touched = None, True
 
     def setTimeoutDuration(self, durationMs: int) -> None:  # noqa: N802, N803
         """Time out when the key gets no rows for this long."""
         if self._timeout != GroupStateTimeout.ProcessingTimeTimeout:
             _refuse("a duration", "ProcessingTimeTimeout")
         self.times_out_at = self._group.getCurrentProcessingTimeMs() + _positive(durationMs)
+        self.touched = True
 
     def setTimeoutTimestamp(self, timestampMs: int | datetime) -> None:  # noqa: N802, N803
         """Time out when the watermark passes a time."""
@@ -71,7 +73,7 @@ class KeyState:
         at, watermark = _positive(_milliseconds(timestampMs)), self.getCurrentWatermarkMs()
         if at < watermark:
             raise ValueError(f"a timeout at {at} ms is older than the watermark, {watermark} ms")
-        self.times_out_at = at
+        self.times_out_at, self.touched = at, True
 
     def getCurrentProcessingTimeMs(self) -> int:  # noqa: N802
         """Return the time of the micro-batch."""

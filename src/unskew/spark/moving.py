@@ -20,9 +20,9 @@ The laws, for each key that Spark groups as one, and each micro-batch:
    objects, as objects are removed only when the batch that read them is over.
 4. *Last word.* A task tells what became of its keys in one object, under a name of its attempt,
    before it ends. If there are several of one task, the newest counts, as in Spark's own store.
-5. *Nothing guessed.* Orders name those of the batch before, which must be there. In a batch in
-   which anything can be told all tasks leave an object, if only to say that there is nothing. So a
-   file that is lost, cut, changed, swapped or of another query is found out, and named.
+5. *Nothing guessed.* Orders are made of those of the batch before, which must be there. In a batch
+   in which anything can be told all tasks leave an object, if only to say that there is nothing. So
+   a file that is lost, cut, changed, swapped or of another query is found out, and named.
 6. *Nothing kept for ever.* An object goes when its last state was imported. If few states of an old
    one are still awaited, they are carried over to a new one. A key without a state is forgotten.
 

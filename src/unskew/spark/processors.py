@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 from pyspark.sql import DataFrame, Row
@@ -23,6 +24,7 @@ from pyspark.sql.streaming.stateful_processor import (
     TimerValues,
     ValueState,
 )
+from pyspark.sql.types import DataType, FractionalType, StructType
 
 from unskew.spark.costs import Cost, Meter
 from unskew.spark.exports import GONE, HERE, MOVED, Note, type_bytes
@@ -153,15 +155,15 @@ class MovingProcessor(StatefulProcessor):
         The user's processor.
     time_mode
         The user's.
-    keys
-        The names of the key's columns.
+    schema
+        Of the key.
     telling
         Takes what is told beside results.
     """
 
     user: StatefulProcessor
     time_mode: str
-    keys: Sequence[str]
+    schema: StructType
     telling: Telling
 
     @property
@@ -180,6 +182,9 @@ class MovingProcessor(StatefulProcessor):
         """Let the user's processor ask for its states."""
         self.handle, self.carrier = handle, Carrier(handle)
         self.fired: set[tuple[str, int]] = set()
+        # Spark calls once for each row of a key that pandas takes for NaN: null, if it is a number.
+        self.imported: set[str] = set()
+        self.exported: dict[str, dict[str, Any]] = {}
         self.user.init(cast(StatefulProcessorHandle, self.carrier))
         if self.times_out:
             self.hidden = handle.getValueState(HIDDEN, "facts string, wakes bigint")
@@ -199,9 +204,10 @@ class MovingProcessor(StatefulProcessor):
         if wakes != ASLEEP:
             self.handle.deleteTimer(wakes)
         before = bool(facts.key) and self._exists()
-        if facts.object:
-            for at in self._import(facts):
-                self.handle.registerTimer(at)
+        if facts.key in self.exported:
+            self._load(self.exported.pop(facts.key))
+        elif facts.object and facts.key not in self.imported:
+            self._load(self._fetched(facts))
         meter = Meter()
         notes: list[Note | None] = []
 
@@ -242,13 +248,11 @@ class MovingProcessor(StatefulProcessor):
             self.hidden.clear()
             self.handle.deleteTimer(wakes)
             orders = self.telling.log.orders(micro_batch())
-            where = orders.record.on_their_way.get((facts.id, facts.key))
-            if where is None:
+            where = orders.record.where(facts.id, facts.key, partition_and_batch()[0])
+            if not where:
                 return
-            timers = self._import(facts._replace(object=where))
-            for at in timers:
-                self.handle.registerTimer(at)
-            yield from self._fire(key, timerValues, timers)
+            self._load(self._fetched(facts._replace(object=where)))
+            yield from self._fire(key, timerValues, self._timers())
             told.append(self._stays(facts._replace(object=where), before=False))
             self._remember(facts, Facts(), ASLEEP)
 
@@ -258,6 +262,8 @@ class MovingProcessor(StatefulProcessor):
             if facts.key:
                 fired = expiredTimerInfo.getExpiryTimeInMs()
                 told.append(self._stays(facts, before, fired))
+                if not self._exists(fired):
+                    self.hidden.clear()
 
         results = woken() if wakes != ASLEEP else users()
         yield from with_told(
@@ -277,13 +283,18 @@ class MovingProcessor(StatefulProcessor):
         self.hidden.update((facts.text, wakes))
         self.handle.registerTimer(wakes)
 
-    def _import(self, facts: Facts) -> list[int]:
-        """Take in a state; return its timers."""
-        worker = partition_and_batch()[0]
-        log, kind = self.telling.log, self.carrier.kind
-        held, _ = log.fetch(facts.object, facts.key, worker, kind)
+    def _fetched(self, facts: Facts) -> dict[str, Any]:
+        """Return a state that was exported for this worker."""
+        log, worker = self.telling.log, partition_and_batch()[0]
+        held, _ = log.fetch(facts.object, facts.key, worker, self.carrier.kind)
+        self.imported.add(facts.key)
+        return cast("dict[str, Any]", held)
+
+    def _load(self, held: dict[str, Any]) -> None:
+        """Take in a state, and its timers."""
         self.carrier.load(held)
-        return [*held["timers"]]
+        for at in held["timers"]:
+            self.handle.registerTimer(at)
 
     def _export(self, facts: Facts) -> Note:
         timers = self._timers()
@@ -292,6 +303,7 @@ class MovingProcessor(StatefulProcessor):
         kind, held = self.carrier.kind, self.carrier.unload(timers)
         for timer in timers:
             self.handle.deleteTimer(timer)
+        self.exported[facts.key] = held
         place, size = (MOVED, facts.id, facts.key, facts.to), len(pickle.dumps(held))
         return Note(*place, held, None, type_bytes(kind), size)
 
@@ -316,7 +328,7 @@ class MovingProcessor(StatefulProcessor):
 
     def _row(self, key: tuple[Any, ...]) -> Row:
         """Return a key as Spark hands it to handlers of timers: with names."""
-        return Row(*self.keys)(*key[:-1])
+        return cast(Row, _with_names(key[:-1], self.schema))
 
     def _exists(self, fired: int | None = None) -> bool:
         """Say whether there is a state or a timer, other than one that fires right now."""
@@ -342,3 +354,15 @@ class MovingProcessor(StatefulProcessor):
         if self.time_mode.lower() == "eventtime":
             return max(0, values.getCurrentWatermarkInMs())
         return values.getCurrentProcessingTimeInMs()
+
+
+def _with_names(value: Any, kind: DataType) -> Any:
+    """Return a value of a key that pandas had as Spark itself hands it over."""
+    if isinstance(kind, StructType) and value is not None:
+        parts = value.values() if isinstance(value, dict) else value
+        return Row(*kind.names)(
+            *(_with_names(part, field.dataType) for part, field in zip(parts, kind, strict=True))
+        )
+    if isinstance(value, float) and value != value and not isinstance(kind, FractionalType):
+        return None
+    return value.item() if isinstance(value, np.generic) else value

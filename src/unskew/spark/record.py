@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -19,7 +19,9 @@ PLACES = pa.schema(
     {"id": pa.int64(), "key": pa.large_string(), "worker": pa.int32(), "object": pa.large_string()}
 )
 """A key by the id of plans and by its text, the worker that has its state, or will have it, and the
-object that it is in, with block and row, if it is on its way. A worker of -1: there is no state."""
+object that it is in, with block and row, if it is on its way. A worker of -1: there is no state; an
+object of no name: there is none either, but a plan wants the key to be there."""
+PARKED = ""
 WANTED = pa.schema({"id": pa.int64(), "worker": pa.int32()})
 KEYS = ["id", "key"]
 
@@ -142,11 +144,24 @@ class Record:
         if not homes.elastic:
             ids = told["id"].to_numpy()
             workers, at_home = told["worker"].to_numpy().astype(np.int64), homes.of(ids)
-            workers = np.where(workers < 0, wanted.workers(ids, homes), workers)
-            still = np.asarray(told["object"].is_null())
+            goal, gone = wanted.workers(ids, homes), workers < 0
+            objects = pc.if_else(pa.array(gone), PARKED, told["object"])
+            workers = np.where(gone, goal, workers)
+            still = gone | np.asarray(told["object"].is_null())
             workers = np.where(still & (workers == at_home), -1, workers)
-            told = told.set_column(2, "worker", pa.array(workers.astype(np.int32)))
+            places = [pa.array(workers.astype(np.int32)), objects.cast(pa.large_string())]
+            told = pa.table([told["id"], told["key"], *places], schema=PLACES)
         return self.replaced(told)
+
+    def wanted_only(self, homes: Homes, wanted: Wanted) -> Record:
+        """Return the record without keys that have no state, and that no plan wants there."""
+        parked = self.table.filter(pc.equal(self.table["object"], PARKED))
+        goal = wanted.workers(parked["id"].to_numpy(), homes)
+        left = parked.filter(pa.array(parked["worker"].to_numpy() != goal))
+        if not len(left):
+            return self
+        nowhere = pa.array(np.full(len(left), -1, np.int32))
+        return self.replaced(left.set_column(2, "worker", nowhere))
 
     def replaced(self, places: pa.Table) -> Record:
         """Return the record with other places of some keys."""
@@ -157,7 +172,7 @@ class Record:
     @cached_property
     def pending(self) -> pa.Table:
         """The keys whose states are on their way."""
-        return self.table.filter(self.table["object"].is_valid())
+        return self.table.filter(pc.greater(pc.binary_length(self.table["object"]), 0))
 
     def awaited(self) -> Counter[str]:
         """Return the objects that states are in, with how many."""
@@ -168,13 +183,18 @@ class Record:
         """Return the keys whose states are in an object."""
         chosen = pc.starts_with(self.pending["object"], f"{path}#")
         found: list[dict[str, Any]] = self.pending.filter(chosen).to_pylist()
-        return found
+        return sorted(found, key=lambda row: [int(n) for n in row["object"].split("#")[1:]])
 
     @cached_property
-    def on_their_way(self) -> dict[tuple[int, str], str]:
-        """The objects of states by keys."""
-        columns = (self.pending[name].to_pylist() for name in ("id", "key", "object"))
-        return {(number, key): path for number, key, path in zip(*columns, strict=True)}
+    def on_their_way(self) -> dict[tuple[int, str], tuple[str, int]]:
+        """The objects of states by keys, and where they go."""
+        columns = (self.pending[name].to_pylist() for name in ("id", "key", "object", "worker"))
+        return {(number, key): (path, to) for number, key, path, to in zip(*columns, strict=True)}
+
+    def where(self, number: int, key: str, worker: int) -> str:
+        """Return the object of a state that is on its way to a worker; none if none is."""
+        path, to = self.on_their_way.get((number, key), ("", -1))
+        return path if to == worker else ""
 
 
 def _held(table: pa.Table) -> pa.Table:
@@ -211,8 +231,8 @@ class Orders:
         The id of the record, and the batch.
     homes, record, wanted
         Where keys are, and where they should be.
-    base, checksum
-        Of the files that they are from.
+    base
+        The file of the record as a whole.
     """
 
     log: str
@@ -220,8 +240,7 @@ class Orders:
     homes: Homes
     record: Record
     wanted: Wanted
-    base: str | None = field(default=None, compare=False)
-    checksum: str = field(default="", compare=False)
+    base: str | None = None
 
     @property
     def telling(self) -> bool:

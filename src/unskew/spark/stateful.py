@@ -13,7 +13,7 @@ import pandas as pd
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
-from pyspark.sql.types import IntegerType, StringType, StructType
+from pyspark.sql.types import IntegerType, LongType, StringType, StructType
 
 from unskew.spark.costs import Cost, Meter
 from unskew.spark.exports import GONE, HERE, MOVED, Note, type_bytes
@@ -82,11 +82,14 @@ class Held:
         0, `EXPECTED` or `TIMER`.
     facts
         What is remembered of the key.
+    times_out_at
+        When it times out: Spark does not tell.
     """
 
     value: tuple[Any, ...] | None = None
     kind: int = 0
     facts: Facts | None = None
+    times_out_at: int | None = None
 
     @property
     def exists(self) -> bool:
@@ -130,6 +133,7 @@ class Operator:
         if self.times_out:
             names = Names.of(self.state.names)
             kept.add(names("kind"), IntegerType()).add(names("facts"), StringType())
+            kept.add(names("times_out_at"), LongType())
         grouped = rows.groupBy(*keys, slot)
         return grouped.applyInPandasWithState(
             self.run, self.telling.schema, kept, mode, self.timeout
@@ -152,8 +156,8 @@ class Operator:
         if facts is None:
             facts = held.facts or Facts()
             if held.kind == EXPECTED:
-                known = self.telling.log.orders(batch).record.on_their_way
-                facts = facts._replace(object=known.get((facts.id, facts.key), ""))
+                where = self.telling.log.orders(batch).record.where(facts.id, facts.key, worker)
+                facts = facts._replace(object=where)
         return Call(self, key, group, held, facts, worker)
 
     def _held(self, group: GroupState) -> Held:
@@ -161,9 +165,9 @@ class Operator:
             return Held()
         if not self.times_out:
             return Held(group.get)
-        *value, kind, text = group.get
+        *value, kind, text, at = group.get
         facts = None if text is None else Facts.read(text)
-        return Held(None if kind else tuple(value), kind or 0, facts)
+        return Held(None if kind else tuple(value), kind or 0, facts, at)
 
 
 @dataclass
@@ -186,24 +190,37 @@ class Call:
     worker: int
     meter: Meter = field(default_factory=Meter)
     imported: bool = False
+    touched: bool = False
+    times_out_at: int | None = None
 
     def __post_init__(self) -> None:
-        timed_out = self.group.hasTimedOut and self.held.kind != EXPECTED
-        self.seen = KeyState(self.held.value, timed_out, self.group, self.operator.timeout)
+        self.seen = KeyState(self.held.value, False, self.group, self.operator.timeout)
 
     def results(self, rows: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
         """Call the user's function, if it is to be called."""
         if self.facts.to == HERALD:
             return
+        self.times_out_at = self.held.times_out_at
         if self.facts.object:
             self._import()
-        if self.group.hasTimedOut and self.held.kind == EXPECTED:
-            if not self._due:
-                return
-            self.seen.hasTimedOut = True
-        self.seen.times_out_at = None
-        results = self.operator.function(self.key, self.meter.counted(rows), self.seen)
-        yield from self.meter.timed(results)
+        if self.group.hasTimedOut:
+            if self.held.kind != EXPECTED or self._due:
+                yield from self._call(rows, timed_out=True)
+            return
+        yield from self._call(rows, timed_out=False)
+        # What Spark would do after all rows, if a key that had some has kept its old timeout.
+        if self._due and (self.imported or self.facts.to != STAY):
+            yield from self._call(iter(()), timed_out=True)
+
+    def _call(self, rows: Iterator[pd.DataFrame], timed_out: bool) -> Iterator[pd.DataFrame]:
+        """Call the function; a timeout stays as it is if the function does nothing at all."""
+        seen = self.seen
+        seen.hasTimedOut, seen.touched, seen.times_out_at = timed_out, False, None
+        yield from self.meter.timed(
+            self.operator.function(self.key, self.meter.counted(rows), seen)
+        )
+        if seen.touched:
+            self.touched, self.times_out_at = True, seen.times_out_at
 
     def finish(self) -> Told:
         """Keep, or export, what is left; return what is to be told."""
@@ -220,11 +237,11 @@ class Call:
 
     @property
     def _exists(self) -> bool:
-        return self.seen.value is not None or self.seen.times_out_at is not None
+        return self.seen.value is not None or self.times_out_at is not None
 
     @property
     def _due(self) -> bool:
-        at = self.seen.times_out_at
+        at = self.times_out_at
         if at is None:
             return False
         if self.operator.timeout == GroupStateTimeout.EventTimeTimeout:
@@ -235,8 +252,7 @@ class Call:
         kind, log = self.operator.kind, self.operator.telling.log
         packed, at = log.fetch(self.facts.object, self.facts.key, self.worker, kind.arrow)
         self.seen.value = None if packed is None else kind.unpacked(packed)
-        self.seen.times_out_at = at
-        self.seen.changed = self.imported = True
+        self.times_out_at, self.imported = at, True
 
     def _note(self) -> Note | None:
         """Return what to tell of the state."""
@@ -253,12 +269,12 @@ class Call:
             return Note(GONE, number, key, to)
         kind, value = self.operator.kind, self.seen.value
         packed = None if value is None else kind.packed(value)
-        at = self.seen.times_out_at
+        at = self.times_out_at
         return Note(MOVED, number, key, to, packed, at, type_bytes(kind.arrow), self._size)
 
     @property
     def _size(self) -> int:
-        return len(pickle.dumps((self.seen.value, self.seen.times_out_at)))
+        return len(pickle.dumps((self.seen.value, self.times_out_at)))
 
     def _cost(self) -> str | None:
         if not self.meter.matters:
@@ -269,24 +285,24 @@ class Call:
     def _expect(self) -> None:
         """Have the key woken in the next batch: by the watermark, as soon as that moves."""
         none = [None] * len(self.operator.state)
-        self.group.update((*none, EXPECTED, self.facts.text))
+        self.group.update((*none, EXPECTED, self.facts.text, None))
         self._set_timeout(0)
 
     def _keep(self) -> None:
-        value, at, group = self.seen.value, self.seen.times_out_at, self.group
+        value, at, group = self.seen.value, self.times_out_at, self.group
+        if not (self.touched or self.imported or self.held.kind == EXPECTED):
+            return  # as Spark does
+        text = self.facts.text if self.facts.key else None
         if not self._exists:
             group.remove()
-            return
-        text = self.facts.text if self.facts.key else None
-        if value is None:
-            group.update((*[None] * len(self.operator.state), TIMER, text))
         elif not self.operator.times_out:
-            if self.seen.changed:
-                group.update(value)
-        elif self.seen.changed or (text and text != _text(self.held.facts)):
-            group.update((*value, None, text))
-        if at is not None:
-            self._set_timeout(at)
+            assert value is not None
+            group.update(value)
+        else:
+            none, kind = [None] * len(self.operator.state), None if value is not None else TIMER
+            group.update((*(none if value is None else value), kind, text, at))
+            if at is not None:
+                self._set_timeout(at)
 
     def _set_timeout(self, at: int) -> None:
         """Set a timeout to a time, or to the next that is possible."""
@@ -295,10 +311,6 @@ class Call:
             group.setTimeoutTimestamp(max(at, group.getCurrentWatermarkMs(), 1))
         else:
             group.setTimeoutDuration(max(1, at - group.getCurrentProcessingTimeMs()))
-
-
-def _text(facts: Facts | None) -> str | None:
-    return None if facts is None else facts.text
 
 
 def with_facts(rows: DataFrame, route: PlannedRoute) -> DataFrame:

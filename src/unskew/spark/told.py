@@ -46,10 +46,12 @@ def with_told(
     """
     import pandas as pd  # not needed by tasks that only read plans
 
-    last: pd.DataFrame | None = None
+    names, last = [*names], None
     for result in results:
         if not len(result):
             continue
+        if not any(isinstance(name, str) for name in result.columns):
+            result = result.set_axis(names, axis=1)  # by position, as Spark takes them
         if last is not None:
             yield last.assign(**{column: b""})
         last = result

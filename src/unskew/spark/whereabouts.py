@@ -8,7 +8,6 @@ a whole, when changes have become many. The laws are in `unskew.spark.moving`.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import uuid
 from collections import OrderedDict
@@ -41,8 +40,8 @@ MANY = 64
 """Old objects that are awaited, at the most, before they are put together."""
 READERS = 8
 
-BLOCKS = 64
-"""Blocks of states that a Python worker keeps, as several keys come from one."""
+CACHED = 64 << 20
+"""Bytes of blocks that a Python worker keeps, as several keys come from one."""
 
 _ORDERS: dict[tuple[str, str | None, int], Orders] = {}
 _BLOCKS: OrderedDict[tuple[str, str, str], pa.RecordBatch] = OrderedDict()
@@ -75,9 +74,10 @@ class MoveLog(Rooted):
         """The folder."""
         return self.place.root
 
-    def activate(self, workers: Collection[int]) -> None:
-        """Say which workers are active from the next batch on."""
-        write_whole(self._system, self._path / "active", json.dumps(sorted(workers)).encode())
+    def activate(self, workers: Collection[int], begin: bool = False) -> None:
+        """Say which workers are active from the next batch on; to begin with, if nobody did."""
+        write = write_once if begin else write_whole
+        write(self._system, self._path / "active", json.dumps(sorted(workers)).encode())
 
     def homes(self) -> Homes:
         """Return where keys are that nothing tells of."""
@@ -85,20 +85,30 @@ class MoveLog(Rooted):
             return Homes(self.n_workers)
         path = self._path / "active"
         try:
-            return Homes(self.n_workers, tuple(json.loads(self._bytes(path))))
+            active = tuple(json.loads(self._bytes(path)))
+            if not active or min(active) < 0 or max(active) >= self.n_workers:
+                raise ValueError(f"{active} are not some of 0 to {self.n_workers - 1}")
+            return Homes(self.n_workers, active)
         except (FileNotFoundError, ValueError) as error:
             raise LostStateError(
                 f"{path}, the workers that are active: {error}; say it again, by activate(...)"
             ) from None
 
+    def known(self) -> dict[str, Any] | None:
+        """Return what the record is of; None if there is none yet."""
+        try:
+            found: dict[str, Any] = json.loads(unseal(LOG, self._bytes(self._path / "log")))
+        except FileNotFoundError:
+            return None
+        except SealError as error:
+            raise self._lost(self._path / "log", "what the record is of", error) from None
+        return found
+
     def check(self) -> None:
         """Refuse to go on with a log that is of other workers, or of workers that stay."""
-        try:
-            known = json.loads(unseal(LOG, self._bytes(self._path / "log")))
-        except FileNotFoundError:
+        known = self.known()
+        if known is None:
             return
-        except SealError as error:
-            raise LostStateError(f"{self._path / 'log'}: {error}; restore that file") from None
         if known["workers"] != self.n_workers:
             raise LostStateError(
                 f"{self.root} is of a query with {known['workers']} workers, and now there are "
@@ -127,9 +137,8 @@ class MoveLog(Rooted):
         """Write the object of a task, if any can be told of in its batch."""
         orders = self.orders(batch)
         if not orders.telling:
-            if notes:
-                raise LostStateError(f"task {partition} of batch {batch} has no orders for {notes}")
-            return
+            return  # what is at home, or is gone, nobody has to know
+        notes = [*{(note.id, note.key): note for note in notes}.values()]  # the last one counts
         moved = [note for note in notes if note.kind == MOVED]
         name = f"{partition}.{attempt()}.{len(moved)}.{sum(note.size for note in moved)}"
         data = packed(Owner(orders.log, batch, partition), notes)
@@ -157,8 +166,9 @@ class MoveLog(Rooted):
         if this not in _BLOCKS:
             with self._open(path, self._log_id) as found:
                 _BLOCKS[this] = found.block(int(number), worker)
-            while len(_BLOCKS) > BLOCKS:
+            while len(_BLOCKS) > 1 and sum(block.nbytes for block in _BLOCKS.values()) > CACHED:
                 _BLOCKS.popitem(last=False)
+        _BLOCKS.move_to_end(this)
         return _BLOCKS[this]
 
     def sizes(self, batch: int) -> tuple[int, int]:
@@ -175,6 +185,7 @@ class MoveLog(Rooted):
             record = record.after(told, before.homes, before.wanted)
         record = self._carried(record, batch, log)
         homes, wanted = self.homes(), self._wanted()
+        record = record if homes.elastic else record.wanted_only(homes, wanted)
         base = before.base if before is not None else None
         if record.changes > max(FEW, len(record.base) // 4):
             base, record = self._snapshot(batch, record), record.settled()
@@ -182,7 +193,6 @@ class MoveLog(Rooted):
         header = {
             "log": log,
             "batch": batch,
-            "before": None if before is None else before.checksum,
             "active": homes.active,
             "base": base,
             "changed": len(changed),
@@ -209,11 +219,9 @@ class MoveLog(Rooted):
 
     @cached_property
     def _about(self) -> dict[str, Any]:
-        path = self._path / "log"
-        try:
-            found: dict[str, Any] = json.loads(unseal(LOG, self._bytes(path)))
-        except (FileNotFoundError, SealError) as error:
-            raise self._lost(path, "what the record is of", error) from None
+        found = self.known()
+        if found is None:
+            raise self._lost(self._path / "log", "what the record is of", FileNotFoundError())
         return found
 
     @property
@@ -237,8 +245,7 @@ class MoveLog(Rooted):
     def _load(self, batch: int) -> Orders:
         path = self._orders / str(batch)
         try:
-            data = self._bytes(path)
-            line, _, body = unseal(ORDERS, data).partition(b"\n")
+            line, _, body = unseal(ORDERS, self._bytes(path)).partition(b"\n")
             header = json.loads(line)
             if (header["log"], header["batch"]) != (self._log_id, batch):
                 raise SealError(f"these are orders of batch {header['batch']} of another record")
@@ -255,7 +262,6 @@ class MoveLog(Rooted):
                 record,
                 Wanted(read_table(body[length:])),
                 base,
-                hashlib.sha256(data).hexdigest(),
             )
         except (FileNotFoundError, SealError, pa.ArrowInvalid) as error:
             raise self._lost(path, "where states are", error) from None
