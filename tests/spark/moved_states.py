@@ -89,12 +89,14 @@ def fold(
         yield _row(key, f"timed out with {before}")
         if state.exists and state.get[0] % 3 == 0:
             state.update(odd_state(state.get[0] + 100))  # goes on
-        else:
+        elif not state.exists or state.get[0] % 4:  # else it times out again
             state.remove()
         return
     rows = pd.concat(list(chunks))
     n = (state.get[0] if state.exists else 0) + len(rows)
     yield _row(key, f"{before} and {rows['x'].tolist()}")
+    if rows["x"].iloc[-1] % 5 == 0:
+        return  # and leave it as it is
     if rows["x"].iloc[-1] % 7 == 0:
         state.remove()
     else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import re
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -231,7 +232,8 @@ class Timeless(StatefulProcessor):
 
 def test_processors_see_no_timers_of_ours(spark: SparkSession, tmp_path: Path) -> None:
     counts = Counts(spark, tmp_path).put(*[["a", "b", "c"]] * 4)
-    checkpoint, totals = str(tmp_path / "checkpoint"), []
+    checkpoint = str(tmp_path / "checkpoint")
+    totals: list[list[Any]] = []
     balance = Balancer("key", checkpoint=checkpoint)
     found = balance.transform_with_state_in_pandas(
         read_batches(spark, tmp_path / "in"),
@@ -246,8 +248,13 @@ def test_processors_see_no_timers_of_ours(spark: SparkSession, tmp_path: Path) -
         counts.plan({"a": number % 3, "b": (number + 1) % 3, "c": 0}, number + 1)
 
     out = found.writeStream.foreachBatch(take).outputMode("update")
-    out = out.option("checkpointLocation", checkpoint).trigger(availableNow=True)
-    out.start().awaitTermination()
+    # Not with availableNow: with timers by the clock, Spark would go on for ever.
+    out = out.option("checkpointLocation", checkpoint).trigger(processingTime="1 second")
+    query = out.start()
+    until = time.time() + 120
+    while query.isActive and len([*filter(None, totals)]) < 4 and time.time() < until:
+        time.sleep(0.2)
+    query.stop()
+    assert query.exception() is None
     results = [batch for batch in totals if batch]
     assert results == [[("a", n), ("b", n), ("c", n)] for n in (1, 2, 3, 4)]
-    assert PlanFolder(str(counts.states / "plans")).latest() is not None
