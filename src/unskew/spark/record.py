@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from unskew.murmur import cell_workers, cells, homes, targets
+from unskew.spark.exports import GONE, MOVED
 from unskew.spark.moving import STAY
 
 PLACES = pa.schema(
@@ -298,6 +299,17 @@ class Orders:
             pa.array(np.where(stays, STAY, goal).astype(np.int32)),
             pa.array(anchored[goal], mask=stays),
         ]
+
+
+def told_places(path: str, index: pa.RecordBatch) -> pa.Table:
+    """Return where the states are of which a task told."""
+    moved = pc.equal(index["kind"], MOVED)
+    parts = [pa.scalar(path), index["block"].cast(pa.string()), index["row"].cast(pa.string())]
+    where = pc.binary_join_element_wise(*parts, "#").cast(pa.large_string())
+    gone = pc.equal(index["kind"], GONE)
+    worker = pc.if_else(gone, pa.scalar(-1, pa.int32()), index["worker"])
+    objects = pc.if_else(moved, where, pa.scalar(None, pa.large_string()))
+    return pa.table([index["id"], index["key"], worker, objects], schema=PLACES)
 
 
 def table_bytes(table: pa.Table) -> bytes:

@@ -20,15 +20,23 @@ from pathlib import PurePosixPath
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.fs as fs
 
 from unskew.sealed import SealError, seal, unseal
-from unskew.spark.exports import GONE, MOVED, BrokenError, Note, Object, Owner, packed
+from unskew.spark.exports import MOVED, BrokenError, Note, Object, Owner, packed
 from unskew.spark.files import Rooted, located, remove, write_once, write_whole
 from unskew.spark.places import Place
 from unskew.spark.plans import PlanFolder
-from unskew.spark.record import PLACES, Homes, Orders, Record, Wanted, read_table, table_bytes
+from unskew.spark.record import (
+    PLACES,
+    Homes,
+    Orders,
+    Record,
+    Wanted,
+    read_table,
+    table_bytes,
+    told_places,
+)
 from unskew.spark.tasks import attempt, running
 
 LOG, ORDERS, SNAPSHOT = "log of states 1", "orders 1", "places 1"
@@ -136,10 +144,12 @@ class MoveLog(Rooted):
     def tell(self, batch: int, partition: int, notes: Sequence[Note]) -> None:
         """Write the object of a task, if any can be told of in its batch."""
         orders = self.orders(batch)
-        if not orders.telling:
-            return  # what is at home, or is gone, nobody has to know
         notes = [*{(note.id, note.key): note for note in notes}.values()]  # the last one counts
         moved = [note for note in notes if note.kind == MOVED]
+        if not orders.telling:
+            if moved:
+                raise LostStateError(f"task {partition} of batch {batch} moved states unasked")
+            return  # what is at home, or is gone, nobody has to know
         name = f"{partition}.{attempt()}.{len(moved)}.{sum(note.size for note in moved)}"
         data = packed(Owner(orders.log, batch, partition), notes)
         write_whole(self._system, self._moves / str(batch) / name, data)
@@ -291,7 +301,7 @@ class MoveLog(Rooted):
             path = f"{before.batch}/{name}"
             try:
                 with self._open(path, before.log) as found:
-                    return _places(path, found.index())
+                    return told_places(path, found.index())
             except (FileNotFoundError, BrokenError, pa.ArrowInvalid) as error:
                 raise self._lost(self._moves / path, "what a task told", error) from None
 
@@ -319,7 +329,7 @@ class MoveLog(Rooted):
         path = f"{batch}/carried.{uuid.uuid4().hex[:8]}.{len(notes)}.{size}"
         write_whole(self._system, self._moves / path, packed(Owner(log, batch, -1), notes))
         with self._open(path, log) as found:
-            return record.replaced(_places(path, found.index()))
+            return record.replaced(told_places(path, found.index()))
 
     def _awaited(self, path: str, record: Record, log: str) -> Iterator[Note]:
         """Return the states of an object that were not imported yet."""
@@ -393,14 +403,3 @@ class MoveLog(Rooted):
     @property
     def _orders(self) -> PurePosixPath:
         return self._path / "orders"
-
-
-def _places(path: str, index: pa.RecordBatch) -> pa.Table:
-    """Return where the states are of which a task told."""
-    moved = pc.equal(index["kind"], MOVED)
-    parts = [pa.scalar(path), index["block"].cast(pa.string()), index["row"].cast(pa.string())]
-    where = pc.binary_join_element_wise(*parts, "#").cast(pa.large_string())
-    gone = pc.equal(index["kind"], GONE)
-    worker = pc.if_else(gone, pa.scalar(-1, pa.int32()), index["worker"])
-    objects = pc.if_else(moved, where, pa.scalar(None, pa.large_string()))
-    return pa.table([index["id"], index["key"], worker, objects], schema=PLACES)
