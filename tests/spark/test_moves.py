@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pickle
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 from numpy.typing import NDArray
 
@@ -14,12 +14,13 @@ from unskew.murmur import homes
 from unskew.planners import Mixed
 from unskew.spark import Balancer
 from unskew.spark.costs import Cost, Meter
+from unskew.spark.exports import HERE, MOVED, Note
 from unskew.spark.moves import MEASURED, Moving, Prices
 from unskew.spark.observed import Observed
 from unskew.spark.places import Place
 from unskew.spark.planning import Memory
 from unskew.spark.plans import PlanFolder
-from unskew.spark.told import Told, with_told
+from unskew.spark.reports import Report, ReportFile
 from unskew.spark.whereabouts import MoveLog
 
 N = 4
@@ -84,16 +85,26 @@ def test_state_is_weighed_by_bytes() -> None:
     assert [*prices.spent] == [6]
 
 
-def test_what_is_told_rides_on_the_last_result() -> None:
-    results = [pd.DataFrame({"n": [1, 2]}), pd.DataFrame({"n": []}), pd.DataFrame({"n": [3]})]
-    told = Told(Cost(3, 0.5, 9, 1).text(7))
-    found = pd.concat(with_told(results, ["n"], "told", lambda: told))
-    assert found["n"].tolist() == [1, 2, 3]
-    assert found["told"].tolist()[:2] == [b"", b""]
-    assert pickle.loads(found["told"].iloc[-1]) == (False, told)
-    (alone,) = with_told([], ["n"], "told", lambda: told)
-    assert pickle.loads(alone["told"].iloc[0]) == (True, told)
-    assert [*with_told([], ["n"], "told", Told)] == []
+def test_reports_are_appended_by_one_process_and_taken_by_another(tmp_path: Path) -> None:
+    path = tmp_path / "reports"
+    assert ReportFile(path).take() == []
+    cost, state = Cost(3, 0.5, 9, 1).text(7), {"0": Decimal("1.50"), "1": [b"x", None]}
+    moved = Note(MOVED, 7, "{'a'}", 2, state, 5, b"type", 9)
+    written = [Report(cost), Report(note=moved), Report(cost, Note(HERE, 8, "{'b'}", 1))]
+    file = ReportFile(path)
+    for report in written:
+        file.append(report)
+    file.close()
+    assert path.stat().st_mode & 0o077 == 0
+    assert ReportFile(path).take() == written
+    assert not path.exists()
+
+
+def test_reports_cannot_have_code_run(tmp_path: Path) -> None:
+    path = tmp_path / "reports"
+    path.write_bytes(pickle.dumps((print, None)))
+    with pytest.raises(pickle.UnpicklingError, match="no plain value"):
+        ReportFile(path).take()
 
 
 def test_a_meter_counts_what_a_function_is_given() -> None:

@@ -33,8 +33,8 @@ from unskew.spark.moving import HERALD, STAY
 from unskew.spark.names import Names
 from unskew.spark.places import Place
 from unskew.spark.plans import PlanFolder, SplitPlan
+from unskew.spark.reports import Reporter
 from unskew.spark.stateful import EXPECTED, Facts, Operator
-from unskew.spark.told import Telling
 from unskew.spark.whereabouts import LostStateError, MoveLog
 
 WORKERS = 3
@@ -119,9 +119,9 @@ class World:
     def __post_init__(self) -> None:
         place = Place(str(self.root / "states"), str(self.root), "owner")
         self.log = MoveLog(place, WORKERS, self.elastic)
-        telling = Telling(Names(), STATE, self.log)
+        reporter = Reporter(Names(), STATE, self.log)
         self.fold: Any = partial(fold, times_out=self.timeout != GroupStateTimeout.NoTimeout)
-        self.operator = Operator(self.fold, STATE, self.timeout, telling)
+        self.operator = Operator(self.fold, STATE, self.timeout, reporter)
         if self.elastic:
             self.log.activate(range(WORKERS))
 

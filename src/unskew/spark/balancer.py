@@ -24,10 +24,10 @@ from unskew.spark.planned import PlannedRoute
 from unskew.spark.planning import Memory
 from unskew.spark.plans import PlanFolder
 from unskew.spark.processors import MovingProcessor
+from unskew.spark.reports import Reporter
 from unskew.spark.routing import Routing
 from unskew.spark.state_types import as_struct
 from unskew.spark.stateful import Function, Operator, with_facts
-from unskew.spark.told import Telling
 from unskew.spark.whereabouts import MoveLog
 from unskew.spark.windows import duration_us
 
@@ -92,8 +92,8 @@ class Balancer(Routing):
         """
         kind = as_struct(state)
 
-        def wrapped(telling: Telling) -> Operator:
-            return Operator(function, kind, timeout, telling)
+        def wrapped(reporter: Reporter) -> Operator:
+            return Operator(function, kind, timeout, reporter)
 
         return self._stateful(df, keys, wrapped, as_struct(output), mode)
 
@@ -113,8 +113,8 @@ class Balancer(Routing):
         """
         schema = df.select(*key_columns(df, keys)).schema
 
-        def wrapped(telling: Telling) -> MovingProcessor:
-            return MovingProcessor(processor, time_mode, schema, telling)
+        def wrapped(reporter: Reporter) -> MovingProcessor:
+            return MovingProcessor(processor, time_mode, schema, reporter)
 
         return self._stateful(df, keys, wrapped, as_struct(output), mode)
 
@@ -140,7 +140,7 @@ class Balancer(Routing):
         self,
         df: DataFrame,
         keys: Sequence[str],
-        wrapped: Callable[[Telling], Operator | MovingProcessor],
+        wrapped: Callable[[Reporter], Operator | MovingProcessor],
         output: StructType,
         mode: str,
     ) -> DataFrame:
@@ -169,12 +169,12 @@ class Balancer(Routing):
 
         costs = f"unskew costs of {self.name} {place.owner}"
         rows = self._watched(route.moving(df, log), route, guide, place, also=costs)
-        telling = Telling(names, output, log)
-        operator = wrapped(telling)
+        reporter = Reporter(names, output, log)
+        operator = wrapped(reporter)
         if operator.times_out:
             rows = route.with_heralds(rows)
         found = operator.apply(with_facts(rows, route), keys, route.slot, mode)
-        return telling.observed(found, costs)
+        return reporter.observed(found, costs)
 
     def join(
         self,

@@ -9,11 +9,6 @@ from typing import Any, TypeVar
 
 from pyspark import TaskContext
 
-NOTHING, ALONE = "", "!"
-"""No cost; what a cost begins with in a row without a result.
-
-A column of nulls would make pandas warn in every task.
-"""
 PART, LEAST_S = 0.01, 0.005
 """A key is reported if it took this part of the time that its task has run for, and no less."""
 
@@ -44,7 +39,7 @@ def read_costs(texts: Iterable[str]) -> dict[int, Cost]:
     """
     found = {}
     for text in texts:
-        key, records, seconds, size, worker = text.removeprefix(ALONE).split(",")
+        key, records, seconds, size, worker = text.split(",")
         found[int(key)] = Cost(int(records), float(seconds), int(size), int(worker))
     return found
 

@@ -26,14 +26,15 @@ from pyspark.sql.streaming.stateful_processor import (
 )
 from pyspark.sql.types import DataType, FractionalType, StructType
 
+from unskew.spark.chunks import split_orders
 from unskew.spark.costs import Cost, Meter
 from unskew.spark.exports import GONE, HERE, MOVED, Note, type_bytes
 from unskew.spark.keys import ColumnOrName
 from unskew.spark.moving import HERALD, STAY
+from unskew.spark.reports import Reporter
 from unskew.spark.state_types import StateType
-from unskew.spark.stateful import Facts, taken_facts
+from unskew.spark.stateful import Facts
 from unskew.spark.tasks import micro_batch, partition_and_batch
-from unskew.spark.told import Telling, Told, with_told
 
 HIDDEN = "__unskew_facts"
 """The state in which is remembered what rows said of a key, and the timer that wakes it."""
@@ -157,14 +158,14 @@ class MovingProcessor(StatefulProcessor):
         The user's.
     schema
         Of the key.
-    telling
-        Takes what is told beside results.
+    reporter
+        Takes what tasks report.
     """
 
     user: StatefulProcessor
     time_mode: str
     schema: StructType
-    telling: Telling
+    reporter: Reporter
 
     @property
     def times_out(self) -> bool:
@@ -174,9 +175,9 @@ class MovingProcessor(StatefulProcessor):
     def apply(
         self, rows: DataFrame, keys: Sequence[ColumnOrName], slot: str, mode: str
     ) -> DataFrame:
-        """Return the results, with what is told."""
-        grouped = rows.groupBy(*keys, slot)
-        return grouped.transformWithStateInPandas(self, self.telling.schema, mode, self.time_mode)
+        """Return the results."""
+        output, grouped = self.reporter.output, rows.groupBy(*keys, slot)
+        return grouped.transformWithStateInPandas(self, output, mode, self.time_mode)
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Let the user's processor ask for its states."""
@@ -196,7 +197,8 @@ class MovingProcessor(StatefulProcessor):
         timerValues: TimerValues,  # noqa: N803
     ) -> Iterator[pd.DataFrame]:
         """Do what a micro-batch brings to a key at this worker."""
-        facts, chunks = taken_facts(rows)
+        orders, chunks = split_orders(rows)
+        facts = Facts.read(orders)
         if facts.to == HERALD:
             self._expect(facts, timerValues)
             return
@@ -208,29 +210,21 @@ class MovingProcessor(StatefulProcessor):
             self._load(self.exported.pop(facts.key))
         elif facts.object and facts.key not in self.imported:
             self._load(self._fetched(facts))
-        meter = Meter()
-        notes: list[Note | None] = []
-
-        def results() -> Iterator[pd.DataFrame]:
-            users = self.user.handleInputRows(key[:-1], meter.counted(chunks), timerValues)
-            yield from meter.timed(users)
-            if facts.to != STAY:
-                yield from self._fire(key, timerValues, self._timers())
-                notes.append(self._export(facts))
-
-        def finish() -> Told:
-            if facts.key and facts.to == STAY:
-                notes.append(self._stays(facts, before))
-            if self.times_out:
-                self._remember(facts, known, wakes)
-            cost = None
-            if meter.matters:
-                worker = partition_and_batch()[0]
-                cost = Cost(meter.records, meter.seconds, 1, worker).text(facts.id)
-            return Told(cost, notes[0] if notes else None)
-
-        names = self.telling.output.names
-        yield from with_told(results(), names, self.telling.column, finish)
+        meter, note = Meter(), None
+        users = self.user.handleInputRows(key[:-1], meter.counted(chunks), timerValues)
+        yield from meter.timed(users)
+        if facts.to != STAY:
+            yield from self._fire(key, timerValues, self._timers())
+            note = self._export(facts)
+        elif facts.key:
+            note = self._stays(facts, before)
+        if self.times_out:
+            self._remember(facts, known, wakes)
+        cost = None
+        if meter.matters:
+            worker = partition_and_batch()[0]
+            cost = Cost(meter.records, meter.seconds, 1, worker).text(facts.id)
+        self.reporter.report(cost, note)
 
     def handleExpiredTimer(  # noqa: N802
         self,
@@ -242,36 +236,32 @@ class MovingProcessor(StatefulProcessor):
         if (repr(tuple(key)), expiredTimerInfo.getExpiryTimeInMs()) in self.fired:
             return  # Spark may have seen it before it was deleted
         facts, wakes = self._remembered()
-        told: list[Note | None] = []
+        if wakes != ASLEEP:
+            yield from self._woken(key, timerValues, facts, wakes)
+            return
+        before = bool(facts.key) and self._exists()
+        yield from self.user.handleExpiredTimer(self._row(key), timerValues, expiredTimerInfo)
+        if facts.key:
+            fired = expiredTimerInfo.getExpiryTimeInMs()
+            self.reporter.report(None, self._stays(facts, before, fired))
+            if not self._exists(fired):
+                self.hidden.clear()
 
-        def woken() -> Iterator[pd.DataFrame]:
-            self.hidden.clear()
-            self.handle.deleteTimer(wakes)
-            orders = self.telling.log.orders(micro_batch())
-            where = orders.record.where(facts.id, facts.key, partition_and_batch()[0])
-            if not where:
-                return
-            self._load(self._fetched(facts._replace(object=where)))
-            yield from self._fire(key, timerValues, self._timers())
-            told.append(self._stays(facts._replace(object=where), before=False))
-            self._remember(facts, Facts(), ASLEEP)
-
-        def users() -> Iterator[pd.DataFrame]:
-            before = bool(facts.key) and self._exists()
-            yield from self.user.handleExpiredTimer(self._row(key), timerValues, expiredTimerInfo)
-            if facts.key:
-                fired = expiredTimerInfo.getExpiryTimeInMs()
-                told.append(self._stays(facts, before, fired))
-                if not self._exists(fired):
-                    self.hidden.clear()
-
-        results = woken() if wakes != ASLEEP else users()
-        yield from with_told(
-            results,
-            self.telling.output.names,
-            self.telling.column,
-            lambda: Told(note=told[0] if told else None),
-        )
+    def _woken(
+        self, key: tuple[Any, ...], values: TimerValues, facts: Facts, wakes: int
+    ) -> Iterator[pd.DataFrame]:
+        """Take in a state that was announced, if it has come."""
+        self.hidden.clear()
+        self.handle.deleteTimer(wakes)
+        orders = self.reporter.log.orders(micro_batch())
+        where = orders.record.where(facts.id, facts.key, partition_and_batch()[0])
+        if not where:
+            return
+        arrived = facts._replace(object=where)
+        self._load(self._fetched(arrived))
+        yield from self._fire(key, values, self._timers())
+        self.reporter.report(None, self._stays(arrived, before=False))
+        self._remember(facts, Facts(), ASLEEP)
 
     def close(self) -> None:
         """Close the user's processor."""
@@ -285,7 +275,7 @@ class MovingProcessor(StatefulProcessor):
 
     def _fetched(self, facts: Facts) -> dict[str, Any]:
         """Return a state that was exported for this worker."""
-        log, worker = self.telling.log, partition_and_batch()[0]
+        log, worker = self.reporter.log, partition_and_batch()[0]
         held, _ = log.fetch(facts.object, facts.key, worker, self.carrier.kind)
         self.imported.add(facts.key)
         return cast("dict[str, Any]", held)

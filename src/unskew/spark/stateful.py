@@ -6,7 +6,6 @@ import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import chain
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -15,6 +14,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 from pyspark.sql.types import IntegerType, LongType, StringType, StructType
 
+from unskew.spark.chunks import split_orders, users
 from unskew.spark.costs import Cost, Meter
 from unskew.spark.exports import GONE, HERE, MOVED, Note, type_bytes
 from unskew.spark.key_state import KeyState
@@ -22,12 +22,10 @@ from unskew.spark.keys import ColumnOrName
 from unskew.spark.moving import HERALD, STAY
 from unskew.spark.names import Names
 from unskew.spark.planned import PlannedRoute
+from unskew.spark.reports import Report, Reporter, nullable
 from unskew.spark.state_types import StateType, arrow_type
 from unskew.spark.tasks import micro_batch, partition_and_batch
-from unskew.spark.told import Telling, Told, nullable, with_told
 
-OURS = 2
-"""The last columns of the rows that an operator is given: orders and the slot."""
 EXPECTED, TIMER = 1, 2
 """A row of Spark's store that is no state: one that will come; a timeout alone."""
 
@@ -105,14 +103,14 @@ class Operator:
     ----------
     function, state, timeout
         The user's, as for Spark's applyInPandasWithState.
-    telling
-        Takes what is told beside results.
+    reporter
+        Takes what tasks report.
     """
 
     function: Function
     state: StructType
     timeout: str
-    telling: Telling
+    reporter: Reporter
 
     @property
     def times_out(self) -> bool:
@@ -127,26 +125,28 @@ class Operator:
     def apply(
         self, rows: DataFrame, keys: Sequence[ColumnOrName], slot: str, mode: str
     ) -> DataFrame:
-        """Return the results, with what is told."""
+        """Return the results."""
         kept = StructType([*map(nullable, self.state)])
         arrow_type(self.state)  # refuses what cannot move
         if self.times_out:
             names = Names.of(self.state.names)
             kept.add(names("kind"), IntegerType()).add(names("facts"), StringType())
             kept.add(names("times_out_at"), LongType())
-        grouped = rows.groupBy(*keys, slot)
-        return grouped.applyInPandasWithState(
-            self.run, self.telling.schema, kept, mode, self.timeout
-        )
+        output, grouped = self.reporter.output, rows.groupBy(*keys, slot)
+        return grouped.applyInPandasWithState(self.run, output, kept, mode, self.timeout)
 
     def run(
         self, grouping: tuple[Any, ...], chunks: Iterator[pd.DataFrame], group: GroupState
     ) -> Iterator[pd.DataFrame]:
         """Do what a micro-batch brings to a key at this worker."""
-        facts, rows = (None, users(chunks)) if group.hasTimedOut else taken_facts(chunks)
+        if group.hasTimedOut:
+            facts, rows = None, users(chunks)
+        else:
+            orders, rows = split_orders(chunks)
+            facts = Facts.read(orders)
         call = self.called(grouping[:-1], group, facts, partition_and_batch()[0], micro_batch())
-        names, column = self.telling.output.names, self.telling.column
-        return with_told(call.results(rows), names, column, call.finish)
+        yield from call.results(rows)
+        self.reporter.report(*call.finish())
 
     def called(
         self, key: tuple[Any, ...], group: GroupState, facts: Facts | None, worker: int, batch: int
@@ -156,7 +156,7 @@ class Operator:
         if facts is None:
             facts = held.facts or Facts()
             if held.kind == EXPECTED:
-                where = self.telling.log.orders(batch).record.where(facts.id, facts.key, worker)
+                where = self.reporter.log.orders(batch).record.where(facts.id, facts.key, worker)
                 facts = facts._replace(object=where)
         return Call(self, key, group, held, facts, worker)
 
@@ -222,18 +222,18 @@ class Call:
         if seen.touched:
             self.touched, self.times_out_at = True, seen.times_out_at
 
-    def finish(self) -> Told:
-        """Keep, or export, what is left; return what is to be told."""
+    def finish(self) -> Report:
+        """Keep, or export, what is left; return what is to be reported."""
         if self.facts.to == HERALD:
             if not self.held.exists:
                 self._expect()
-            return Told()
+            return Report()
         note = self._note()
         if note is None or note.kind != MOVED:
             self._keep()
         else:
             self.group.remove()
-        return Told(self._cost(), note)
+        return Report(self._cost(), note)
 
     @property
     def _exists(self) -> bool:
@@ -249,7 +249,7 @@ class Call:
         return at < self.group.getCurrentProcessingTimeMs()
 
     def _import(self) -> None:
-        kind, log = self.operator.kind, self.operator.telling.log
+        kind, log = self.operator.kind, self.operator.reporter.log
         packed, at = log.fetch(self.facts.object, self.facts.key, self.worker, kind.arrow)
         self.seen.value = None if packed is None else kind.unpacked(packed)
         self.times_out_at, self.imported = at, True
@@ -314,7 +314,7 @@ class Call:
 
 
 def with_facts(rows: DataFrame, route: PlannedRoute) -> DataFrame:
-    """Return rows as operators are given them: the user's columns, then `OURS`.
+    """Return rows as operators are given them: the user's columns, then two of ours.
 
     Few, as each column takes time in each group.
     """
@@ -327,15 +327,3 @@ def with_facts(rows: DataFrame, route: PlannedRoute) -> DataFrame:
         .drop(*facts, *dropped, route.slot)
         .withColumnRenamed(slot, route.slot)
     )
-
-
-def taken_facts(chunks: Iterator[pd.DataFrame]) -> tuple[Facts, Iterator[pd.DataFrame]]:
-    """Return what rows say of their key, and the user's columns of them."""
-    first = next(chunks)
-    # By position: Spark renames columns that begin with an underscore.
-    return Facts.read(first.iat[0, -OURS]), users(chain([first], chunks))
-
-
-def users(chunks: Iterable[pd.DataFrame]) -> Iterator[pd.DataFrame]:
-    """Return the user's columns of rows."""
-    return (chunk.iloc[:, :-OURS] for chunk in chunks)
