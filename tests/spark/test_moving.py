@@ -166,7 +166,7 @@ class World:
         state = group(store.get(key), 10 * (batch + 1), timed_out, self.timeout)
         call = self.operator.called((key,), state, facts, worker, batch)
         given = iter([] if timed_out else rows[key])
-        found = [(batch, *row) for row in call.results(given)]
+        found = [(batch, *row) for row in call.results(given, lambda: iter(()))]
         if (note := call.finish().note) is not None:
             notes.append(note)
         put(store, key, state)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from types import GeneratorType
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -19,16 +20,40 @@ OURS = 2
 """The last columns of the rows that an operator is given: orders and the slot."""
 
 
-def split_orders(chunks: Iterator[pd.DataFrame]) -> tuple[str, Iterator[pd.DataFrame]]:
-    """Return the orders for a key, which all its rows have, and the user's columns of the rows."""
-    columns = unjoined(chunks)
-    if columns is None:
-        first = next(chunks)
-        # By position: Spark renames columns that begin with an underscore.
-        return str(first.iat[0, -OURS]), users(chain([first], chunks))
-    head = next(columns)
-    orders = head[-OURS].array[0]
-    return orders, (joined(some[:-OURS]) for some in chain([head], columns))
+class Rows(NamedTuple):
+    """The rows of a key in a micro-batch.
+
+    Parameters
+    ----------
+    orders
+        What to do with the key, the same in all its rows.
+    names
+        Of the user's columns.
+    chunks
+        The user's columns of the rows.
+    """
+
+    orders: str
+    names: list[Any]
+    chunks: Iterator[pd.DataFrame]
+
+    @classmethod
+    def split(cls, chunks: Iterator[pd.DataFrame]) -> Rows:
+        """Take rows apart that an operator is given."""
+        columns = unjoined(chunks)
+        if columns is None:
+            first = next(chunks)
+            # By position: Spark renames columns that begin with an underscore.
+            orders, names = first.iat[0, -OURS], first.columns[:-OURS]
+            return cls(orders, [*names], users(chain([first], chunks)))
+        head = next(columns)
+        names = [column.name for column in head[:-OURS]]
+        rest = (joined(some[:-OURS]) for some in chain([head], columns))
+        return cls(head[-OURS].array[0], names, rest)
+
+    def none(self) -> Iterator[pd.DataFrame]:
+        """Return what Spark hands to a function for a key that has timed out."""
+        return iter([pd.DataFrame(columns=self.names)])
 
 
 def users(chunks: Iterable[pd.DataFrame]) -> Iterator[pd.DataFrame]:

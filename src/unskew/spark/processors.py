@@ -26,7 +26,7 @@ from pyspark.sql.streaming.stateful_processor import (
 )
 from pyspark.sql.types import DataType, FractionalType, StructType
 
-from unskew.spark.chunks import split_orders
+from unskew.spark.chunks import Rows
 from unskew.spark.costs import Cost, Meter
 from unskew.spark.exports import GONE, HERE, MOVED, Note, type_bytes
 from unskew.spark.keys import ColumnOrName
@@ -197,7 +197,7 @@ class MovingProcessor(StatefulProcessor):
         timerValues: TimerValues,  # noqa: N803
     ) -> Iterator[pd.DataFrame]:
         """Do what a micro-batch brings to a key at this worker."""
-        orders, chunks = split_orders(rows)
+        orders, _, chunks = Rows.split(rows)
         facts = Facts.read(orders)
         if facts.to == HERALD:
             self._expect(facts, timerValues)

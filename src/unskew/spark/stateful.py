@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 from pyspark.sql.types import IntegerType, LongType, StringType, StructType
 
-from unskew.spark.chunks import split_orders, users
+from unskew.spark.chunks import Rows, users
 from unskew.spark.costs import Cost, Meter
 from unskew.spark.exports import GONE, HERE, MOVED, Note, type_bytes
 from unskew.spark.key_state import KeyState
@@ -139,13 +139,14 @@ class Operator:
         self, grouping: tuple[Any, ...], chunks: Iterator[pd.DataFrame], group: GroupState
     ) -> Iterator[pd.DataFrame]:
         """Do what a micro-batch brings to a key at this worker."""
+        key, worker, batch = grouping[:-1], partition_and_batch()[0], micro_batch()
         if group.hasTimedOut:
-            facts, rows = None, users(chunks)
+            call, rows = self.called(key, group, None, worker, batch), users(chunks)
+            yield from call.results(rows, lambda: rows)
         else:
-            orders, rows = split_orders(chunks)
-            facts = Facts.read(orders)
-        call = self.called(grouping[:-1], group, facts, partition_and_batch()[0], micro_batch())
-        yield from call.results(rows)
+            taken = Rows.split(chunks)
+            call = self.called(key, group, Facts.read(taken.orders), worker, batch)
+            yield from call.results(taken.chunks, taken.none)
         self.reporter.report(*call.finish())
 
     def called(
@@ -196,8 +197,10 @@ class Call:
     def __post_init__(self) -> None:
         self.seen = KeyState(self.held.value, False, self.group, self.operator.timeout)
 
-    def results(self, rows: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
-        """Call the user's function, if it is to be called."""
+    def results(
+        self, rows: Iterator[pd.DataFrame], none: Callable[[], Iterator[pd.DataFrame]]
+    ) -> Iterator[pd.DataFrame]:
+        """Call the user's function, if it is to be called, with rows or with none."""
         if self.facts.to == HERALD:
             return
         self.times_out_at = self.held.times_out_at
@@ -210,7 +213,7 @@ class Call:
         yield from self._call(rows, timed_out=False)
         # What Spark would do after all rows, if a key that had some has kept its old timeout.
         if self._due and (self.imported or self.facts.to != STAY):
-            yield from self._call(iter(()), timed_out=True)
+            yield from self._call(none(), timed_out=True)
 
     def _call(self, rows: Iterator[pd.DataFrame], timed_out: bool) -> Iterator[pd.DataFrame]:
         """Call the function; a timeout stays as it is if the function does nothing at all."""
