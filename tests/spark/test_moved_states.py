@@ -23,9 +23,9 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from spark.moved_states import KINDS, Case, cause, difference
 from spark.streams import read_batches, write_batches
 from unskew.spark import Balancer, exports, record, whereabouts
+from unskew.spark.log_identity import LostStateError
 from unskew.spark.planned import plan_key
 from unskew.spark.plans import PlanFolder, SplitPlan
-from unskew.spark.whereabouts import LostStateError
 
 WORKERS = 3
 

@@ -1,6 +1,6 @@
 """Where the states of keys are: the orders of each batch, beside the checkpoint.
 
-``log`` says what the record is of. ``orders/<batch>`` is written before the first task of a batch
+``orders/<batch>`` is written before the first task of a batch
 runs: where states are that are not where their key says, by what the tasks of the batches before
 told, and where they should go. ``moves/<batch>`` has the objects of tasks, ``places`` the record as
 a whole, when changes have become many. The laws are in `unskew.spark.moving`.
@@ -14,8 +14,6 @@ from collections import OrderedDict
 from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from functools import cached_property
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -24,8 +22,8 @@ import pyarrow.fs as fs
 
 from unskew.sealed import SealError, seal, unseal
 from unskew.spark.exports import MOVED, BrokenError, Note, Object, Owner, packed
-from unskew.spark.files import Rooted, located, remove, write_once, write_whole
-from unskew.spark.places import Place
+from unskew.spark.files import remove, write_once, write_whole
+from unskew.spark.log_identity import LogIdentity, LostStateError
 from unskew.spark.plans import PlanFolder
 from unskew.spark.record import (
     PLACES,
@@ -39,7 +37,7 @@ from unskew.spark.record import (
 )
 from unskew.spark.tasks import attempt, running
 
-LOG, ORDERS, SNAPSHOT = "log of states 1", "orders 1", "places 1"
+ORDERS, SNAPSHOT = "orders 1", "places 1"
 KEPT = 20
 """Batches whose orders are kept, and after which states that are still awaited are put together."""
 FEW = 1000
@@ -55,32 +53,8 @@ _ORDERS: dict[tuple[str, str | None, int], Orders] = {}
 _BLOCKS: OrderedDict[tuple[str, str, str], pa.RecordBatch] = OrderedDict()
 
 
-class LostStateError(RuntimeError):
-    """A file that tells of moved states is lost, broken, or another's."""
-
-
-@dataclass(frozen=True)
-class MoveLog(Rooted):
-    """The moves of one operator.
-
-    Parameters
-    ----------
-    place
-        Where its files are.
-    n_workers
-        Shuffle partitions.
-    elastic
-        Whether workers come and go.
-    """
-
-    place: Place
-    n_workers: int
-    elastic: bool = False
-
-    @property
-    def root(self) -> str:  # type: ignore[override]
-        """The folder."""
-        return self.place.root
+class MoveLog(LogIdentity):
+    """The moves of one operator: see `LogIdentity` for its parameters."""
 
     def activate(self, workers: Collection[int], begin: bool = False) -> None:
         """Say which workers are active from the next batch on; to begin with, if nobody did."""
@@ -101,34 +75,6 @@ class MoveLog(Rooted):
             raise LostStateError(
                 f"{path}, the workers that are active: {error}; say it again, by activate(...)"
             ) from None
-
-    def known(self) -> dict[str, Any] | None:
-        """Return what the record is of; None if there is none yet."""
-        try:
-            found: dict[str, Any] = json.loads(unseal(LOG, self._bytes(self._path / "log")))
-        except FileNotFoundError:
-            return None
-        except SealError as error:
-            raise self._lost(self._path / "log", "what the record is of", error) from None
-        return found
-
-    def check(self) -> None:
-        """Refuse to go on with a log that is of other workers, or of workers that stay."""
-        known = self.known()
-        if known is None:
-            return
-        if known["workers"] != self.n_workers:
-            raise LostStateError(
-                f"{self.root} is of a query with {known['workers']} workers, and now there are "
-                f"{self.n_workers}: set spark.sql.shuffle.partitions or workers= as it was, or "
-                "begin with a new checkpoint"
-            )
-        if known["elastic"] != self.elastic:
-            had, way = ("had", "give it again") if known["elastic"] else ("had no", "leave it out")
-            raise LostStateError(
-                f"the balancer of this checkpoint {had} active=...: {way}, or begin with a new "
-                f"checkpoint ({self.root})"
-            )
 
     def orders(self, batch: int) -> Orders:
         """Return the orders of a batch, those of its first try."""
@@ -211,43 +157,6 @@ class MoveLog(Rooted):
         write_once(self._system, self._orders / str(batch), seal(ORDERS, body))
         with suppress(OSError):  # others may be at it, too; what is left goes the next time
             self._clean(batch, before, record)
-
-    def _begun(self, batch: int) -> str:
-        """Return the id of the log; begin one for a query that has not run yet."""
-        self.check()
-        path = self._path / "log"
-        if not self._there(path):
-            self._check_new()
-            about = {
-                "id": uuid.uuid4().hex,
-                "first": batch,
-                "workers": self.n_workers,
-                "elastic": self.elastic,
-            }
-            write_once(self._system, path, seal(LOG, json.dumps(about).encode()))
-        return self._log_id
-
-    @cached_property
-    def _about(self) -> dict[str, Any]:
-        found = self.known()
-        if found is None:
-            raise self._lost(self._path / "log", "what the record is of", FileNotFoundError())
-        return found
-
-    @property
-    def _log_id(self) -> str:
-        return str(self._about["id"])
-
-    def _check_new(self) -> None:
-        """Refuse to begin a record for a query that has run without one."""
-        system, path = located(self.place.checkpoint)
-        selector = fs.FileSelector(f"{path}/commits", allow_not_found=True)
-        if any(info.base_name.isdigit() for info in system.get_file_info(selector)):
-            raise LostStateError(
-                f"the query of {self.place.checkpoint} has run before, and there is no record of "
-                f"where its states are in {self.root}: restore that folder, give the balancer the "
-                "name that it had, or begin with a new checkpoint"
-            )
 
     def _before(self, batch: int) -> Orders | None:
         return None if batch == self._about["first"] else self._load(batch - 1)
@@ -386,15 +295,6 @@ class MoveLog(Rooted):
         for name in names:
             if int(name.partition("-")[0]) < first:
                 remove(self._system, self._path / "places" / name)
-
-    def _there(self, path: PurePosixPath) -> bool:
-        return bool(self._system.get_file_info(str(path)).type != fs.FileType.NotFound)
-
-    def _lost(self, path: PurePosixPath, what: str, error: Exception) -> LostStateError:
-        text = "it is not there" if isinstance(error, FileNotFoundError) else str(error)
-        return LostStateError(
-            f"{path}, {what}: {text}; restore that file as it was, and start the query again"
-        )
 
     @property
     def _moves(self) -> PurePosixPath:
