@@ -13,7 +13,7 @@ import re
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
 from decimal import Decimal
@@ -21,16 +21,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
-import pandas as pd
 import pyarrow as pa
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.state import GroupStateTimeout
-from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, TESTS := str(Path(__file__).parents[1]))
 
+from spark.odd_states import OUTPUT, STATE, Several, fold
 from spark.streams import read_batches, write_batches
 from unskew.spark import Balancer
 from unskew.spark.planned import plan_key
@@ -55,112 +55,6 @@ KEYS: dict[str, tuple[pa.DataType, list[Any]]] = {
 }
 """Types of keys, with some that hash alike."""
 KINDS = ("function", "timeouts", "processor", "timers")
-STATE = (
-    "n bigint, s string, f float, d decimal(10,2), h smallint, r struct<a:int,b:string>, "
-    "t timestamp, y date, b binary, x double, o boolean"
-)
-"""Neither arrays nor maps: Spark 4.3 cannot read such states of functions itself."""
-OUTPUT = "key string, what string"
-
-
-def odd_state(n: int) -> tuple[Any, ...]:
-    """Return a state of which Spark keeps something else."""
-    return (
-        n,
-        f"s{n}" if n % 3 else "",
-        n / 7,
-        Decimal(n) / 7,
-        70_000 + n,
-        (n, "b") if n % 4 else None,
-        datetime(2020, 1, 1) + timedelta(seconds=n, microseconds=n),
-        date(2020, 1, 1) + timedelta(days=n),
-        b"\x00" * n,
-        n / 9 if n % 5 else n,  # an integer is none of Spark's doubles
-        None if n % 6 == 0 else n % 2 == 0,
-    )
-
-
-def fold(
-    key: tuple[Any, ...], chunks: Iterator[pd.DataFrame], state: Any, times_out: bool
-) -> Iterator[pd.DataFrame]:
-    """Tell what the state is, and set another one."""
-    before = repr(state.getOption)
-    if state.hasTimedOut:
-        yield _row(key, f"timed out with {before}")
-        if state.exists and state.get[0] % 3 == 0:
-            state.update(odd_state(state.get[0] + 100))  # goes on
-        elif not state.exists or state.get[0] % 4:  # else it times out again
-            state.remove()
-        return
-    rows = pd.concat(list(chunks))
-    n = (state.get[0] if state.exists else 0) + len(rows)
-    yield _row(key, f"{before} and {rows['x'].tolist()}")
-    if rows["x"].iloc[-1] % 5 == 0:
-        return  # and leave it as it is
-    if rows["x"].iloc[-1] % 7 == 0:
-        state.remove()
-    else:
-        state.update(odd_state(n))
-    if times_out and rows["x"].iloc[-1] % 3:  # also without a state
-        latest = int(rows["time"].max().timestamp() * 1000)
-        state.setTimeoutTimestamp(max(latest + 2000, state.getCurrentWatermarkMs() + 1))
-
-
-def _row(key: tuple[Any, ...], what: str) -> pd.DataFrame:
-    return pd.DataFrame({"key": [repr(key)], "what": [what]})
-
-
-class Several(StatefulProcessor):
-    """Keeps a value, a list and a map, and tells what it has; with timers, if there are any."""
-
-    def __init__(self, timers: bool) -> None:
-        self.timers = timers
-
-    def init(self, handle: StatefulProcessorHandle) -> None:
-        self.handle = handle
-        self.value = handle.getValueState("value", "f float, d decimal(10,2), h smallint")
-        self.list = handle.getListState("list", "x bigint, r struct<a:int,b:string>")
-        self.map = handle.getMapState("map", "k string", "v array<float>")
-
-    def told(self) -> str:
-        """Return all that there is."""
-        pairs = sorted((repr(k), repr(v)) for k, v in self.map.iterator())
-        timers = sorted(self.handle.listTimers()) if self.timers else []
-        return f"{self.value.get()} {[*self.list.get()]} {pairs} {timers}"
-
-    def handleInputRows(  # noqa: N802
-        self,
-        key: Any,
-        rows: Iterator[pd.DataFrame],
-        timerValues: Any,  # noqa: N803
-    ) -> Iterator[pd.DataFrame]:
-        given = pd.concat(list(rows))
-        yield _row(key, f"{self.told()} and {given['x'].tolist()}")
-        last = int(given["x"].iloc[-1])
-        if last % 7 == 0:
-            self.value.clear()
-            self.list.clear()
-            self.map.clear()
-        else:
-            self.value.update((last / 7, Decimal(last) / 7, 70_000 + last))
-            self.list.appendValue((last, (last, "b")))
-            self.map.updateValue((f"k{last % 3}",), ([last / 3, None],))
-        if self.timers and last % 3:  # also without a state
-            latest = int(given["time"].max().timestamp() * 1000)
-            now = timerValues.getCurrentWatermarkInMs()
-            self.handle.registerTimer(max(latest + 2000, now + 1))
-
-    def handleExpiredTimer(  # noqa: N802
-        self,
-        key: Any,
-        timerValues: Any,  # noqa: N803
-        expiredTimerInfo: Any,  # noqa: N803
-    ) -> Iterator[pd.DataFrame]:
-        yield _row(key, f"timer {expiredTimerInfo.getExpiryTimeInMs()} with {self.told()}")
-        self.list.clear()
-
-    def close(self) -> None:
-        pass
 
 
 @dataclass(frozen=True)
@@ -180,6 +74,8 @@ class Case:
         Batches before which the query is started anew.
     elastic
         Whether workers come and go.
+    mode, spelled
+        The output mode, and how the key is written in ``groupBy``.
     """
 
     kind: str
@@ -189,6 +85,8 @@ class Case:
     restarts: frozenset[int] = frozenset()
     elastic: bool = False
     workers: int = 4
+    mode: str = "update"
+    spelled: str = "key"
 
     @classmethod
     def random(cls, seed: int) -> Case:
@@ -208,7 +106,9 @@ class Case:
             active = rng.sample(range(workers), rng.randint(1, workers))
             plans.append((plan, tuple(active)))
         restarts = frozenset(b for b in range(1, n) if rng.random() < 0.25)
-        return cls(kind, key, tuple(batches), tuple(plans), restarts, rng.random() < 0.5, workers)
+        elastic, mode = rng.random() < 0.5, rng.choice(["update", "append"])
+        how = (restarts, elastic, workers, mode, rng.choice(["key", "KEY"]))
+        return cls(kind, key, tuple(batches), tuple(plans), *how)
 
     def tables(self) -> list[pa.Table]:
         """Return the rows of each batch."""
@@ -239,7 +139,9 @@ class Run:
 
     def plain(self) -> dict[int, list[Any]]:
         """Return what plain Spark makes of it."""
-        return self._by(lambda rows: self._spark(rows.groupBy("key")), "plain", lambda _: None)
+        return self._by(
+            lambda rows: self._spark(rows.groupBy(self.case.spelled)), "plain", lambda _: None
+        )
 
     def moved(self) -> dict[int, list[Any]]:
         """Return what becomes of it if keys move all the time."""
@@ -278,7 +180,7 @@ class Run:
                 found[number] = sorted(map(tuple, batch.collect()))
                 plan(number)
 
-            out = build(rows).writeStream.foreachBatch(take).outputMode("update")
+            out = build(rows).writeStream.foreachBatch(take).outputMode(self.case.mode)
             out = out.option("checkpointLocation", str(self.folder / name))
             out.trigger(availableNow=True).start().awaitTermination()
             first = stop
@@ -287,11 +189,11 @@ class Run:
     def _spark(self, grouped: Any) -> DataFrame:
         if self.case.kind in ("function", "timeouts"):
             found = grouped.applyInPandasWithState(
-                self._fold, OUTPUT, STATE, "update", self._timeout
+                self._fold, OUTPUT, STATE, self.case.mode, self._timeout
             )
         else:
             found = grouped.transformWithStateInPandas(
-                self._processor, OUTPUT, "update", self._mode
+                self._processor, OUTPUT, self.case.mode, self._mode
             )
         return cast(DataFrame, found)
 
@@ -299,14 +201,20 @@ class Run:
         if self.case.kind in ("function", "timeouts"):
             return balance.apply_in_pandas_with_state(
                 rows,
-                "key",
+                self.case.spelled,
                 function=self._fold,
                 output=OUTPUT,
                 state=STATE,
+                mode=self.case.mode,
                 timeout=self._timeout,
             )
         return balance.transform_with_state_in_pandas(
-            rows, "key", processor=self._processor, output=OUTPUT, time_mode=self._mode
+            rows,
+            self.case.spelled,
+            processor=self._processor,
+            output=OUTPUT,
+            mode=self.case.mode,
+            time_mode=self._mode,
         )
 
     @property
@@ -372,6 +280,7 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0, help="the number of the first case")
     options = parser.parse_args()
     os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYTHONPATH"] = os.pathsep.join([TESTS, os.environ.get("PYTHONPATH", "")])
     spark = (
         SparkSession.builder.master("local[2]")
         .config("spark.ui.enabled", "false")
