@@ -18,6 +18,7 @@ import os
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -74,7 +75,7 @@ class Watched:
         self.moved.append(sum(int(path.name.split(".")[2]) for path in moves))
         self.megabytes.append(sum(path.stat().st_size for path in moves) / 1e6)
         if self.balance is not None and not self.options.fixed:
-            self.balance.activate(self._active(number), n_workers=self.options.workers)
+            self.balance.activate(self._active(number))
 
     def _active(self, number: int) -> range:
         workers, half = self.options.workers, self.options.workers // 2
@@ -82,6 +83,23 @@ class Watched:
             return range(half) if number % 2 == 0 else range(half, workers)
         away = self.options.leave is not None and self.options.leave <= number < self.options.back
         return range(workers - 1 if away else workers)
+
+
+def cpu_s() -> float:
+    """Return the seconds of CPU that this process and all below it took so far."""
+    children: dict[int, list[int]] = {}
+    ticks = {}
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            stat = (process / "stat").read_text().rpartition(")")[2].split()
+            children.setdefault(int(stat[1]), []).append(int(process.name))
+            ticks[int(process.name)] = sum(map(int, stat[11:15]))
+    found, waiting = 0, [os.getpid()]
+    while waiting:
+        number = waiting.pop()
+        found += ticks.get(number, 0)
+        waiting += children.get(number, [])
+    return found / os.sysconf("SC_CLK_TCK")
 
 
 def run(spark: SparkSession, source: Path, moved: bool, options: argparse.Namespace) -> Any:
@@ -97,8 +115,8 @@ def run(spark: SparkSession, source: Path, moved: bool, options: argparse.Namesp
         if moved:
             first = None if options.fixed else range(options.workers)
             balance = Balancer("key", checkpoint=name, active=first)
-            found = balance.apply_in_pandas_with_state(
-                rows, "key", function=function, output=OUTPUT, state=STATE
+            found = balance.groupBy(rows, "key").applyInPandasWithState(
+                function, OUTPUT, STATE, "update", "NoTimeout"
             )
         else:
             found = rows.groupBy("key").applyInPandasWithState(
@@ -107,16 +125,17 @@ def run(spark: SparkSession, source: Path, moved: bool, options: argparse.Namesp
         watched = Watched(options, balance, Path(name))
         out = found.writeStream.foreachBatch(watched.take).outputMode("update")
         out = out.option("checkpointLocation", name).trigger(availableNow=True)
-        started = time.perf_counter()
+        started, spent = time.perf_counter(), cpu_s()
         query = out.start()
         query.awaitTermination()
-        took = time.perf_counter() - started
+        took, spent = time.perf_counter() - started, cpu_s() - spent
         batches = [p for p in query.recentProgress if p["numInputRows"]]
         states = Path(name) / "unskew/router/states"
         left = [path for path in states.glob("moves/*/*") if path.name.split(".")[2] != "0"]
         return {
             "seconds": [p["durationMs"]["addBatch"] / 1000 for p in batches],
             "in_all_s": took,
+            "cpu_s": spent,
             "moved_keys": watched.moved,
             "objects": watched.files,
             "megabytes": [round(size, 1) for size in watched.megabytes],
@@ -153,6 +172,7 @@ def main() -> None:
         "moved": other,
         "ratios": [round(ratio, 2) for ratio in ratios],
         "in_all": sum(other["seconds"]) / sum(plain["seconds"]),
+        "cpu": other["cpu_s"] / plain["cpu_s"],
     }
     if options.json:
         print(json.dumps(found))
@@ -164,8 +184,9 @@ def main() -> None:
     print("objects         " + " ".join(f"{n:6d}" for n in other["objects"]))
     print("megabytes       " + " ".join(f"{n:6.1f}" for n in other["megabytes"]))
     print(
-        f"in all {found['in_all']:.2f} times plain; left: {other['objects_with_states_left']} "
-        f"objects with states, {other['files_left']} files"
+        f"in all {found['in_all']:.2f} times plain, {found['cpu']:.2f} times its CPU; "
+        f"left: {other['objects_with_states_left']} objects with states, "
+        f"{other['files_left']} files"
     )
 
 

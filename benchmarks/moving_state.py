@@ -108,8 +108,8 @@ def run(
                 function, OUTPUT, STATE, "update", GroupStateTimeout.NoTimeout
             )
         else:
-            found = balance.apply_in_pandas_with_state(
-                rows, "key", function=function, output=OUTPUT, state=STATE
+            found = balance.groupBy(rows, "key").applyInPandasWithState(
+                function, OUTPUT, STATE, "update", "NoTimeout"
             )
         query = (
             found.writeStream.format("noop")

@@ -64,7 +64,7 @@ def main() -> None:
     spark = builder.getOrCreate()
     checkpoint = f"{folder}/checkpoint"
     moving = mode == "state"
-    balancer = Balancer(scheme, mode=None if moving else mode, checkpoint=checkpoint)
+    balancer = Balancer(scheme, routing=None if moving else mode, checkpoint=checkpoint)
     try:
         query = (
             (counted if moving else balanced)(spark, folder, balancer)
@@ -81,23 +81,20 @@ def main() -> None:
 
 
 def balanced(spark: SparkSession, folder: str, balancer: Balancer) -> DataFrame:
-    return balancer.aggregate(
+    return balancer.groupBy(
         events(spark, folder).withWatermark("time", f"{WATERMARK_S} seconds"),
+        F.window("time", f"{WINDOW_S} seconds"),
         "key",
-        window=F.window("time", f"{WINDOW_S} seconds"),
-        n=F.count("*"),
-        total=F.sum("x"),
-    )
+    ).agg(F.count("*").alias("n"), F.sum("x").alias("total"))
 
 
 def counted(spark: SparkSession, folder: str, balancer: Balancer) -> DataFrame:
-    return balancer.apply_in_pandas_with_state(
-        events(spark, folder),
-        "key",
-        function=count,
-        output="key string, added long, n long, total long",
-        state="n long, total long",
-        mode="append",
+    return balancer.groupBy(events(spark, folder), "key").applyInPandasWithState(
+        count,
+        "key string, added long, n long, total long",
+        "n long, total long",
+        "append",
+        "NoTimeout",
     )
 
 

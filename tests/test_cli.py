@@ -29,7 +29,7 @@ def answer(*arguments: str) -> dict[str, Any]:
 
 def test_simulate_prints_what_is_promised() -> None:
     out = answer(
-        "simulate", "--scheme", "pkg,d-choices", "--workers", "5", "--sources", "2",
+        "simulate", "--schemes", "pkg,d-choices", "--workers", "5", "--sources", "2",
         "--stream", SMALL, "--json",
     )  # fmt: skip
     assert out["stream"]["spec"] == SMALL
@@ -45,7 +45,7 @@ def test_simulate_prints_what_is_promised() -> None:
 
 def test_bench_prints_what_is_promised() -> None:
     out = answer(
-        "bench", "routing", "--scheme", "key,pkg", "--z", "1.0", "--workers", "4,8",
+        "bench", "routing", "--schemes", "key,pkg", "--z", "1.0", "--workers", "4,8",
         "--records", "1e4", "--keys", "100", "--json",
     )  # fmt: skip
     rows = [(row["scheme"], row["workers"], row["z"]) for row in out["results"]]
@@ -64,7 +64,7 @@ def test_schemes_and_streams_are_listed() -> None:
 def test_simulate_for_people_with_everything(tmp_path: Path) -> None:
     picture = tmp_path / "out.png"
     done = unskew(
-        "simulate", "--scheme", "fish,consistent", "--workers", "4", "--stream", SMALL,
+        "simulate", "--schemes", "fish,consistent", "--workers", "4", "--stream", SMALL,
         "--rate", "1000", "--service-us", "3000", "--capacities", "1,2", "--change", "2e3:+",
         "--change", "4000:-1", "--agreement", "--plot", str(picture), "--feed", "key",
     )  # fmt: skip
@@ -77,7 +77,7 @@ def test_simulate_for_people_with_everything(tmp_path: Path) -> None:
 
 def test_capacities_are_repeated_to_fit() -> None:
     out = answer(
-        "simulate", "--scheme", "shuffle", "--workers", "4", "--sources", "1",
+        "simulate", "--schemes", "shuffle", "--workers", "4", "--sources", "1",
         "--stream", "uniform:keys=10,records=4000", "--capacities", "1,2", "--json",
     )  # fmt: skip
     assert out["results"][0]["queueing"]["utilisation"] == pytest.approx([1.0, 0.5, 1.0, 0.5])
@@ -86,7 +86,7 @@ def test_capacities_are_repeated_to_fit() -> None:
 def test_a_file_is_a_stream(tmp_path: Path) -> None:
     words = tmp_path / "words.txt"
     words.write_text("to be or not to be\n" * 10)
-    out = answer("simulate", "--scheme", "key", "--workers", "3", "--stream", str(words), "--json")
+    out = answer("simulate", "--schemes", "key", "--workers", "3", "--stream", str(words), "--json")
     assert (out["results"][0]["records"], out["results"][0]["keys"]) == (60, 4)
 
 
@@ -96,7 +96,7 @@ def test_a_file_is_a_stream(tmp_path: Path) -> None:
         (["simulate", "--stream", "zpif"], "did you mean 'zipf'?"),
         (["simulate", "--stream", "zipf:zz=1"], "has no option 'zz'"),
         (["simulate", "--stream", "/no/such.parquet"], "no such file"),
-        (["simulate", "--stream", SMALL, "--scheme", "pgk"], "did you mean 'pkg'?"),
+        (["simulate", "--stream", SMALL, "--schemes", "pgk"], "did you mean 'pkg'?"),
         (["simulate", "--stream", SMALL, "--workers", "0"], "workers must be at least 1, got 0"),
         (["simulate", "--stream", SMALL, "--sources", "0"], "sources must be at least 1, got 0"),
         (["simulate", "--stream", SMALL, "--workers", "many"], "--workers"),
@@ -131,7 +131,7 @@ def test_bad_input_is_one_line_and_exit_code_2(arguments: list[str], complaint: 
 
 def test_a_picture_needs_its_folder(tmp_path: Path) -> None:
     picture = tmp_path / "no" / "such" / "folder.png"
-    done = unskew("simulate", "--stream", SMALL, "--scheme", "key", "--plot", str(picture))
+    done = unskew("simulate", "--stream", SMALL, "--schemes", "key", "--plot", str(picture))
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
 
@@ -142,7 +142,7 @@ def test_ctrl_c_ends_in_one_line_and_exit_code_130() -> None:
         "-c",
         MAIN,
         "simulate",
-        "--scheme",
+        "--schemes",
         "key",
         "--stream",
         "uniform:records=1e12",
@@ -188,13 +188,13 @@ def test_help_and_version_do_not_load_numba() -> None:
     assert unskew("--version").stdout.startswith("unskew 0.")
 
 
-PLANNED = ["simulate", "--stream", SMALL, "--workers", "4", "--planner"]
+PLANNED = ["simulate", "--stream", SMALL, "--workers", "4", "--planners"]
 TINY = ["bench", "planning", "--keys", "200", "--workers", "3"]
 
 
 def test_planners_are_simulated_beside_schemes() -> None:
     out = answer(
-        *PLANNED, "mixed:resolution=8,readj", "--scheme", "shuffle", "--intervals", "5",
+        *PLANNED, "mixed:resolution=8,readj", "--schemes", "shuffle", "--intervals", "5",
         "--window", "2", "--change", "2e3:+", "--json",
     )  # fmt: skip
     assert out["stream"]["spec"] == SMALL
@@ -229,7 +229,7 @@ def test_planners_for_people_with_everything(tmp_path: Path) -> None:
 
 def test_bench_planning_prints_what_is_promised() -> None:
     out = answer(
-        *TINY[:-1], "3,4", "--planner", "mixed,min-table:resolution=4,readj", "--resolution",
+        *TINY[:-1], "3,4", "--planners", "mixed,min-table:resolution=4,readj", "--resolution",
         "0,8", "--intervals", "2", "--f", "0.5", "--json",
     )  # fmt: skip
     promised = {
@@ -250,7 +250,7 @@ def test_bench_planning_prints_what_is_promised() -> None:
 
 
 def test_bench_planning_for_people() -> None:
-    done = unskew(*TINY, "--planner", "mixed", "--resolution", "0", "--intervals", "2")
+    done = unskew(*TINY, "--planners", "mixed", "--resolution", "0", "--intervals", "2")
     assert done.returncode == 0, done.stderr
     assert "state moved" in done.stdout
     assert "mixed" in done.stdout
@@ -275,8 +275,8 @@ def test_planners_are_listed() -> None:
             [*PLANNED, "mixed", "--interval", "9", "--fallback", "key", "--change", "9:+"],
             "with the fallback 'key' workers cannot change: use 'consistent'",
         ),
-        (["simulate", "--stream", SMALL, "--intervals", "3"], "--intervals needs --planner"),
-        ([*TINY, "--planner", "redj"], "did you mean 'readj'?"),
+        (["simulate", "--stream", SMALL, "--intervals", "3"], "--intervals needs --planners"),
+        ([*TINY, "--planners", "redj"], "did you mean 'readj'?"),
         ([*TINY, "--resolution", "3"], "power of two"),
     ],
 )
@@ -285,13 +285,13 @@ def test_bad_plans_are_one_line_and_exit_code_2(arguments: list[str], complaint:
 
 
 def test_an_interval_of_no_records_is_refused() -> None:
-    arguments = ["simulate", "--stream", SMALL, "--scheme", "key", "--interval", "0"]
+    arguments = ["simulate", "--stream", SMALL, "--schemes", "key", "--interval", "0"]
     test_bad_input_is_one_line_and_exit_code_2(arguments, "interval must be at least 1, got 0")
 
 
 def test_planners_over_an_empty_file(tmp_path: Path) -> None:
     (tmp_path / "no.txt").write_text("")
-    arguments = ["--stream", str(tmp_path / "no.txt"), "--planner", "mixed", "--interval", "9"]
+    arguments = ["--stream", str(tmp_path / "no.txt"), "--planners", "mixed", "--interval", "9"]
     done = unskew("simulate", *arguments)
     assert done.returncode in (0, 2)
     assert "Traceback" not in done.stderr

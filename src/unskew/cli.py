@@ -115,7 +115,7 @@ def demo(
     scheme: Annotated[str, typer.Option(help="A router or a planner.")] = "w-choices",
     z: Annotated[float, typer.Option(help="Exponent of the Zipf stream.")] = 1.7,
     workers: Annotated[int, typer.Option(help="Workers: tasks that sleep.")] = 16,
-    records: Annotated[str, typer.Option(help="Records in a batch.")] = "3e4",
+    batch_records: Annotated[str, typer.Option(help="Records of a micro-batch.")] = "3e4",
     plot: Annotated[Path | None, typer.Option(help="A picture: PNG, PDF or SVG.")] = None,
     as_json: Json = False,
 ) -> None:
@@ -131,7 +131,7 @@ def demo(
     from unskew.spark.bench import Work, gains
     from unskew.spark.session import embedded_session
 
-    work = Work(z, records=int(number("records", records, whole=True)), batches=2)
+    work = Work(z, records=int(number("batch-records", batch_records, whole=True)), batches=2)
     with Progress(2, quiet=as_json) as progress, embedded_session(workers) as session:
         results = gains(session, [(scheme, "planned")], [work], workers, progress)
     if as_json:
@@ -149,14 +149,14 @@ def simulate(
     stream: Annotated[
         str, typer.Option(help="A spec, as in zipf:z=1.4,keys=1e4,records=1e6,seed=1, or a file.")
     ],
-    scheme: Annotated[
+    schemes: Annotated[
         str | None,
         typer.Option(
             help="Schemes, as in key,pkg:load=global (see 'unskew schemes'); "
             f"{SCHEMES}; beside planners those to compare with."
         ),
     ] = None,
-    planner: Annotated[
+    planners: Annotated[
         str | None,
         typer.Option(
             help="Planners, as in mixed:resolution=8,readj; they replan after each interval."
@@ -208,9 +208,9 @@ def simulate(
 
     \b
       unskew simulate --stream zipf:z=1.4,keys=1e4,records=1e6,seed=1 --plot a.png
-      unskew simulate --scheme key,fish --stream clicks.parquet:key=user_id
-      unskew simulate --scheme key,pkg --stream wp:records=1e6 --rate 1e5 --service-us 400
-      unskew simulate --planner mixed,readj --workers 15 --stream fluctuating-zipf:keys=1e5
+      unskew simulate --schemes key,fish --stream clicks.parquet:key=user_id
+      unskew simulate --schemes key,pkg --stream wp:records=1e6 --rate 1e5 --service-us 400
+      unskew simulate --planners mixed,readj --workers 15 --stream fluctuating-zipf:keys=1e5
     """  # noqa: D301
     from unskew.sim import Queue, WorkerChange
 
@@ -229,11 +229,11 @@ def simulate(
 
         check_picture(plot)
     with Progress(opened.n_records, quiet=as_json) as progress:
-        if planner is None:
+        if planners is None:
             _only_with_planners(intervals=intervals, window=window, fallback=fallback)
             out = unskew.simulate(
                 opened,
-                scheme or SCHEMES,
+                schemes or SCHEMES,
                 workers,
                 feed=feed,
                 interval=10_000 if interval is None else interval,
@@ -246,9 +246,9 @@ def simulate(
             fallback = fallback or "consistent"
             out = unskew.simulate_plans(
                 opened,
-                planner,
+                planners,
                 workers,
-                schemes=scheme or f"{fallback},pkg,shuffle",
+                schemes=schemes or f"{fallback},pkg,shuffle",
                 interval=interval,
                 intervals=intervals,
                 window=5 if window is None else window,
@@ -256,19 +256,19 @@ def simulate(
                 progress=progress,
                 **common,
             )
-    _show_simulation(out, plot, as_json, planned=planner is not None)
+    _show_simulation(out, plot, as_json, planned=planners is not None)
 
 
 def _only_with_planners(**options: Any) -> None:
     for name, value in options.items():
         if value is not None:
-            raise ValueError(f"--{name} needs --planner")
+            raise ValueError(f"--{name} needs --planners")
 
 
 def _only_without_planners(**options: Any) -> None:
     for name, value in options.items():
         if value:
-            raise ValueError(f"--{name} cannot be used with --planner")
+            raise ValueError(f"--{name} cannot be used with --planners")
 
 
 def _show_simulation(out: dict[str, Any], plot: Path | None, as_json: bool, planned: bool) -> None:

@@ -22,7 +22,8 @@ from differential.plain import LEAST, MOST, ordered
 from differential.restless import allow_restless
 from differential.stateful import OUTPUT, STATE, adding
 from differential.tables import quoted, time_column
-from unskew.spark import Balancer, aggregates, combine
+from spark.streams import named
+from unskew.spark import Balancer, combine, functions
 
 READY_MADE = {"count_star": "count", "avg": "mean"}
 SLOT = "slot"
@@ -34,7 +35,7 @@ def balanced_query(
     """Return the query of a case over its tables, balanced; the folder is free for its use."""
     allow_restless()
     where = None if checkpoint is None else str(checkpoint)
-    balance = Balancer(case.scheme, mode=case.mode, checkpoint=where)
+    balance = Balancer(case.scheme, routing=case.mode, checkpoint=where)
     if case.fault == "before":
         sides = [sides[0].filter(flaky()), *sides[1:]]
     df = OPERATORS[case.operator](balance, case, sides)
@@ -49,7 +50,7 @@ def balanced_query(
 def _measure(case: Case, measure: Measure) -> Any:
     if case.ready_made and len(measure.columns) < 2:
         name = READY_MADE.get(measure.function, measure.function)
-        function: Any = getattr(aggregates, name, None)
+        function: Any = getattr(functions, name, None)
         if function is not None:
             return function(*(F.col(quoted(column)) for column in measure.columns))
     return measure_column(measure)
@@ -60,7 +61,9 @@ def _aggregate(
 ) -> DataFrame:
     keys: list[Any] = key_arguments(case)
     measures = {m.name: _measure(case, m) for m in case.measures}
-    return balance.aggregate(sides[0], *keys, window=window_column(case, times), **measures)
+    window = window_column(case, times)
+    grouping = keys if window is None else [window, *keys]
+    return balance.groupBy(sides[0], *grouping).agg(*named(measures))
 
 
 def _two_windows(balance: Balancer, case: Case, sides: Sequence[DataFrame]) -> DataFrame:
@@ -73,7 +76,7 @@ def _combine(balance: Balancer, case: Case, sides: Sequence[DataFrame]) -> DataF
         columns = [F.col(quoted(name)) for name in m.columns]
         measures[m.name] = combine(repr_combiner(), *columns, returns="array<string>")
     keys: list[Any] = key_arguments(case)
-    return balance.aggregate(sides[0], *keys, **measures)
+    return balance.groupBy(sides[0], *keys).agg(*named(measures))
 
 
 def _join(balance: Balancer, case: Case, sides: Sequence[DataFrame]) -> DataFrame:
@@ -83,7 +86,7 @@ def _join(balance: Balancer, case: Case, sides: Sequence[DataFrame]) -> DataFram
         options["times"] = time_column(case, 0), time_column(case, 1)
         options["within"] = LEAST, MOST
     left, right = sides
-    return balance.join(left, right, *names, **options)
+    return balance.join(left, right, names, **options)
 
 
 def _route(balance: Balancer, case: Case, sides: Sequence[DataFrame]) -> DataFrame:
@@ -100,12 +103,12 @@ def _route(balance: Balancer, case: Case, sides: Sequence[DataFrame]) -> DataFra
 
 def _stateful(balance: Balancer, case: Case, sides: Sequence[DataFrame]) -> DataFrame:
     (key,) = case.keys
-    return balance.apply_in_pandas_with_state(
-        sides[0],
-        key.column,
-        function=adding(key.column, case.measures[0].columns[0]),
-        output=OUTPUT.format(key.column),
-        state=STATE,
+    return balance.groupBy(sides[0], key.column).applyInPandasWithState(
+        adding(key.column, case.measures[0].columns[0]),
+        OUTPUT.format(key.column),
+        STATE,
+        "update",
+        "NoTimeout",
     )
 
 

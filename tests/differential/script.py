@@ -13,7 +13,8 @@ from pathlib import Path
 import tempfile
 
 from pyspark.sql import SparkSession, functions as F
-from unskew.spark import Balancer, aggregates, combine
+from unskew.spark import Balancer, combine
+from unskew.spark import functions as UF
 
 spark = SparkSession.builder.master("local[2,4]").getOrCreate()
 spark.sparkContext.setLogLevel("OFF")
@@ -62,7 +63,7 @@ def _batch(case: Case) -> str:
         text += f"df = df.{way}({parts})\n"
     if case.noise:
         text += f"df = df.withColumn({NOISE!r}, F.floor(F.rand(0) * 4).cast('int'))\n"
-    text += f"balance = Balancer({case.scheme!r}, mode={case.mode!r})\n"
+    text += f"balance = Balancer({case.scheme!r}, routing={case.mode!r})\n"
     text += f"plain = {_plain(case)}\nbalanced = {_balanced(case)}\n"
     return (
         text + "for df in (plain, balanced):\n    df.printSchema()\n    df.show(truncate=False)\n"
@@ -99,7 +100,7 @@ def _built(case: Case, sides: list[tuple[str, Table]]) -> str:
             time = time_column(case, number)
             late = f".withWatermark({time!r}, '{case.window.watermark_s} seconds')"
         text += f"    {side} = stream(f'{{folder}}/{side}'){late}\n"
-    text += f"    balance = Balancer({case.scheme!r}, mode={case.mode!r}, "
+    text += f"    balance = Balancer({case.scheme!r}, routing={case.mode!r}, "
     text += "checkpoint=f'{folder}/checkpoint')\n    if way == 'plain':\n"
     return (
         text + f"        result = {_plain(case)}\n    else:\n        result = {_balanced(case)}\n"
@@ -167,27 +168,27 @@ def _plain(case: Case, times: int = 1) -> str:
 
 def _balanced(case: Case, times: int = 1) -> str:
     if case.operator == "join":
-        names = ", ".join(repr(key.column) for key in case.keys)
+        names = [key.column for key in case.keys]
         more = ""
         if case.window is not None:
             more = f", times={(time_column(case, 0), time_column(case, 1))!r}, "
             more += "within=(timedelta(seconds=-10), timedelta(seconds=15))"
-        return f"balance.join(df, right, {names}, how={case.how!r}, split={case.split!r}{more})"
+        return f"balance.join(df, right, {names!r}, how={case.how!r}, split={case.split!r}{more})"
     if case.operator == "two windows" and times == 1:
         one = _balanced(case, 3)
         return f"{one}.union({one.replace(_window(case, 3), _window(case))})"
     if case.operator == "route":
         return f"df.transform(balance.route, {_keys(case)})  # grouped by the keys and slot"
     if case.operator == "stateful":
-        return "balance.apply_in_pandas_with_state(df, 'key', ...)"
+        return "balance.groupBy(df, 'key').applyInPandasWithState(...)"
     if case.operator == "combine":
         (measure,) = case.measures
         columns = ", ".join(f"F.col({quoted(name)!r})" for name in measure.columns)
         made = f"combine(Reprs(), {columns}, returns='array<string>')"
-        return f"balance.aggregate(df, {_keys(case)}, **{{{measure.name!r}: {made}}})"
-    measures = ", ".join(f"{m.name!r}: {_ready_made(case, m)}" for m in case.measures)
-    window = f"window={_window(case, times)}"
-    return f"balance.aggregate(df, {_keys(case)}, {window}, **{{{measures}}})"
+        return f"balance.groupBy(df, {_keys(case)}).agg({made}.alias({measure.name!r}))"
+    measures = ", ".join(f"({_ready_made(case, m)}).alias({m.name!r})" for m in case.measures)
+    window = "" if case.window is None else f"{_window(case, times)}, "
+    return f"balance.groupBy(df, {window}{_keys(case)}).agg({measures})"
 
 
 def _ready_made(case: Case, measure: Measure) -> str:
@@ -195,4 +196,4 @@ def _ready_made(case: Case, measure: Measure) -> str:
     if not case.ready_made or len(measure.columns) > 1:
         return _measure(measure)
     columns = [f"F.col({quoted(name)!r})" for name in measure.columns]
-    return f"aggregates.{names.get(measure.function, measure.function)}({', '.join(columns)})"
+    return f"UF.{names.get(measure.function, measure.function)}({', '.join(columns)})"

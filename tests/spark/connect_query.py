@@ -24,6 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import benchmarks.restless  # noqa: F401
 
+from spark.streams import named
 from unskew.spark import Balancer, combine
 
 WORKERS = 4
@@ -75,13 +76,15 @@ def found(spark: SparkSession, folder: str) -> dict[str, Any]:
     results: dict[str, Any] = {"session": type(spark).__module__, "expected": expected}
     aggregates: dict[str, Any] = {"n": F.count("*"), "total": F.sum("x")}
     for name, mode in (("w-choices", "planned"), ("fish", "online")):
-        balanced = Balancer(name, mode=mode).aggregate(rows, "key", **aggregates)
+        balanced = Balancer(name, routing=mode).groupBy(rows, "key").agg(*named(aggregates))
         results[f"batch {mode}"] = sorted(map(list, balanced.collect()))
         results[f"stream {mode}"], results[f"metrics {mode}"] = streamed(
             spark, folder, name, mode, aggregates
         )
     total = combine(Total(), "x", returns="bigint")
-    balanced = Balancer("shuffle").aggregate(rows, "key", n=F.count("*"), total=total)
+    balanced = (
+        Balancer("shuffle").groupBy(rows, "key").agg(F.count("*").alias("n"), total.alias("total"))
+    )
     results["combined"] = sorted(map(list, balanced.collect()))
     results["moving"], results["moved"] = moving(spark, folder)
     names = rows.select("key").distinct().withColumn("name", F.upper("key"))
@@ -96,12 +99,12 @@ def moving(spark: SparkSession, folder: str) -> tuple[list[Any], int]:
     """Return the last row of each key of a function with state, and how many states moved."""
     stream = spark.readStream.schema("key string, x bigint").option("maxFilesPerTrigger", 1)
     balance = Balancer("restless", checkpoint=f"{folder}/moving")
-    df = balance.apply_in_pandas_with_state(
-        stream.parquet(f"{folder}/in"),
-        "key",
-        function=add_up,
-        output="key string, n bigint, total bigint",
-        state="n bigint, total bigint",
+    df = balance.groupBy(stream.parquet(f"{folder}/in"), "key").applyInPandasWithState(
+        add_up,
+        "key string, n bigint, total bigint",
+        "n bigint, total bigint",
+        "update",
+        "NoTimeout",
     )
     query = (
         df.writeStream.format("memory")
@@ -135,8 +138,8 @@ def streamed(
     """Return the last row of each key, and the metrics of the batches."""
     out = f"{folder}/{mode}"
     stream = spark.readStream.schema("key string, x bigint").option("maxFilesPerTrigger", 1)
-    balance = Balancer(scheme, mode=mode, checkpoint=f"{out}/checkpoint")
-    df = balance.aggregate(stream.parquet(f"{folder}/in"), "key", **aggregates)
+    balance = Balancer(scheme, routing=mode, checkpoint=f"{out}/checkpoint")
+    df = balance.groupBy(stream.parquet(f"{folder}/in"), "key").agg(*named(aggregates))
     query = (
         df.writeStream.format("memory")
         .queryName(mode)

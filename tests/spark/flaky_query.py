@@ -49,7 +49,7 @@ def run(spark: SparkSession, folder: str, scheme: str, failing: bool) -> None:
         .option("maxFilesPerTrigger", 2)
         .parquet(f"{folder}/in")
     )
-    balancer = Balancer(scheme, mode="online", checkpoint=f"{own}/checkpoint")
+    balancer = Balancer(scheme, routing="online", checkpoint=f"{own}/checkpoint")
     query = (
         balancer.route(stream, "key")
         .select("id", "slot")

@@ -121,7 +121,7 @@ class Scenario:
         events = reader.option("maxOffsetsPerTrigger", MOST).load()
         keyed = events.select(F.col("key").cast("string"))
         balancer = Balancer("w-choices", checkpoint=checkpoint)
-        return balancer.aggregate(keyed, "key", n=F.count("*"))
+        return balancer.groupBy(keyed, "key").agg(F.count("*").alias("n"))
 
     def _app(self) -> dict[str, Any]:
         """Run an application from one topic to another; return the last prices, and exact ones."""

@@ -158,7 +158,7 @@ class Run:
                 return
             wanted, active = self.case.plans[batch]
             if self.case.elastic:
-                self.balance.activate(active, n_workers=self.case.workers)
+                self.balance.activate(active)
             places = {ids[number] % 2**64: worker for number, worker in wanted.items()}
             split = SplitPlan.of(self.case.workers, sorted(places.items()), batch + 1, "test")
             PlanFolder(f"{checkpoint}/unskew/router/states/plans").save(split)
@@ -199,22 +199,11 @@ class Run:
 
     def _balanced(self, rows: DataFrame, balance: Balancer) -> DataFrame:
         if self.case.kind in ("function", "timeouts"):
-            return balance.apply_in_pandas_with_state(
-                rows,
-                self.case.spelled,
-                function=self._fold,
-                output=OUTPUT,
-                state=STATE,
-                mode=self.case.mode,
-                timeout=self._timeout,
+            return balance.groupBy(rows, self.case.spelled).applyInPandasWithState(
+                self._fold, OUTPUT, STATE, self.case.mode, self._timeout
             )
-        return balance.transform_with_state_in_pandas(
-            rows,
-            self.case.spelled,
-            processor=self._processor,
-            output=OUTPUT,
-            mode=self.case.mode,
-            time_mode=self._mode,
+        return balance.groupBy(rows, self.case.spelled).transformWithStateInPandas(
+            self._processor, OUTPUT, self.case.mode, self._mode
         )
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,11 @@ def outputs(df: DataFrame, checkpoint: Path, mode: str) -> list[list[Any]]:
     out = out.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True)
     out.start().awaitTermination()
     return found
+
+
+def named(aggregates: Mapping[str, Any]) -> list[Any]:
+    """Return aggregates under their names."""
+    return [aggregate.alias(name) for name, aggregate in aggregates.items()]
 
 
 def in_order(df: DataFrame) -> list[Any]:

@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from spark.streams import named
 from unskew.spark import Balancer
 
 
@@ -68,7 +69,7 @@ def rows(df: DataFrame) -> list[tuple[object, ...]]:
 )
 def test_batch_equals_plain(spark: SparkSession, scheme: str) -> None:
     df = events(spark).repartition(3)
-    balanced = Balancer(scheme).aggregate(df, "key", window=None, **aggregates())
+    balanced = Balancer(scheme).groupBy(df, "key").agg(*named(aggregates()))
     assert balanced.schema == plain(df, "key").schema
     assert rows(balanced) == rows(plain(df, "key"))
 
@@ -76,7 +77,7 @@ def test_batch_equals_plain(spark: SparkSession, scheme: str) -> None:
 def test_workers_aggregate_before_the_merge(spark: SparkSession) -> None:
     """What is sent to a worker is aggregated there, and only then merged."""
     df = events(spark, 10)
-    balanced = Balancer("shuffle").aggregate(df, "key", n=F.count("*"))
+    balanced = Balancer("shuffle").groupBy(df, "key").agg(F.count("*").alias("n"))
     plan = balanced._jdf.queryExecution().executedPlan().toString()
     steps = re.findall(
         r"Exchange hashpartitioning\(key#\w+(, __unskew_slot)?|(partial_count)", plan

@@ -42,7 +42,7 @@ def test_averages_and_sums(spark: SparkSession, scheme: str, kind: str) -> None:
     rows = spark.range(0, 60, 1, 3).selectExpr("id % 3 AS k", f"{VALUES[kind]} AS x")
     rows = rows.withColumn("x", F.when(F.col("k") != 2, F.col("x")))
     for aggregate in (agg.mean("x"), agg.sum("x")):
-        found = Balancer(scheme).aggregate(rows, "k", y=aggregate)
+        found = Balancer(scheme).groupBy(rows, "k").agg(aggregate.alias("y"))
         native = rows.groupBy("k").agg(aggregate.alias("y"))
         assert found.schema == native.schema
         assert result(found) == result(native)

@@ -111,8 +111,8 @@ def test_functions_are_given_what_spark_gives_them(spark: SparkSession, tmp_path
     arguments = ("text string", "n int", "update", GroupStateTimeout.NoTimeout)
     plain = stream.groupBy("key").applyInPandasWithState(described, *arguments)
     balance = Balancer("key", checkpoint=str(tmp_path / "balanced"))
-    balanced = balance.apply_in_pandas_with_state(
-        stream, "key", function=described, output="text string", state="n int"
+    balanced = balance.groupBy(stream, "key").applyInPandasWithState(
+        described, "text string", "n int", "update", "NoTimeout"
     )
     known = stream.groupBy("key").applyInPandasWithState(direct, *arguments)
     results = {}

@@ -15,7 +15,7 @@ from pyspark.errors import PythonException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from spark.streams import in_order, outputs, read_batches, write_batches
+from spark.streams import in_order, named, outputs, read_batches, write_batches
 from unskew.spark import Balancer, combine
 
 NAN = float("nan")
@@ -81,7 +81,7 @@ def test_keys(spark: SparkSession, tmp_path: Path, kind: pa.DataType, values: li
     write_batches(tmp_path / "in", [table, table.slice(0, 20)])
     rows = read_batches(spark, tmp_path / "in")
     balance = Balancer("shuffle", checkpoint=str(tmp_path / "chk"))
-    found = balance.aggregate(rows, "k", all=combine(Described(), "x", returns="string"))
+    found = balance.groupBy(rows, "k").agg(combine(Described(), "x", returns="string").alias("all"))
     native = rows.groupBy("k").agg(F.count("*").alias("n"))
     assert found.schema["k"] == native.schema["k"]
     counts = [
@@ -110,10 +110,10 @@ def test_elements(spark: SparkSession, tmp_path: Path) -> None:
     names = batch.columns[1:]
     texts: dict[str, Any] = {name: combine(Described(), name, returns="string") for name in names}
     texts["all"] = combine(Described(), *names, returns="string")
-    once = Balancer("shuffle").aggregate(batch, "k", **texts)
+    once = Balancer("shuffle").groupBy(batch, "k").agg(*named(texts))
     stream = spark.readStream.schema(batch.schema).parquet(str(tmp_path / "in"))
     balance = Balancer("shuffle", checkpoint=str(tmp_path / "chk"))
-    found = outputs(balance.aggregate(stream, "k", **texts), tmp_path / "chk", "update")
+    found = outputs(balance.groupBy(stream, "k").agg(*named(texts)), tmp_path / "chk", "update")
     assert found == [in_order(once)]
     (row,) = once.collect()
     assert row["ts"] == "datetime datetime.datetime(9999, 12, 30, 0, 0)"
@@ -127,7 +127,7 @@ def test_inputs_of_one_name(spark: SparkSession) -> None:
         "named_struct('x', id) AS a", "named_struct('x', -id) AS b", "1 AS k"
     )
     both = combine(Described(), "a.x", "b.x", returns="string")
-    (row,) = Balancer("shuffle").aggregate(df, "k", both=both).collect()
+    (row,) = Balancer("shuffle").groupBy(df, "k").agg(both.alias("both")).collect()
     assert row["both"] == "tuple(int 0, int 0); tuple(int 1, int -1); tuple(int 2, int -2)"
 
 
@@ -161,9 +161,9 @@ def test_accumulators_may_have_a_schema(
     kept = {key: [p for n, p in enumerate(prices) if n % 3 == key] for key in range(3)}
     wanted = [(f"k{key}", round(sum(some) / len(some), 4)) for key, some in kept.items()]
     rows = spark.read.parquet(str(tmp_path / "in"))
-    assert in_order(Balancer("shuffle").aggregate(rows, "key", mean=mean)) == wanted
+    assert in_order(Balancer("shuffle").groupBy(rows, "key").agg(mean.alias("mean"))) == wanted
     balance = Balancer("shuffle", checkpoint=str(tmp_path / "checkpoint"))
-    running = balance.aggregate(read_batches(spark, tmp_path / "in"), "key", mean=mean)
+    running = balance.groupBy(read_batches(spark, tmp_path / "in"), "key").agg(mean.alias("mean"))
     assert outputs(running, tmp_path / "checkpoint", "update")[-1] == wanted
 
 
@@ -171,4 +171,4 @@ def test_accumulators_of_another_type_are_told(spark: SparkSession) -> None:
     mean = combine(Mean(), "x", returns="double", accumulator="sum bigint, n bigint")
     rows = spark.createDataFrame([("a", 1.5)], "key string, x double")
     with pytest.raises(PythonException, match=r"an accumulator is \(1\.5, 1\), and not"):
-        Balancer("shuffle").aggregate(rows, "key", mean=mean).collect()
+        Balancer("shuffle").groupBy(rows, "key").agg(mean.alias("mean")).collect()

@@ -29,7 +29,7 @@ def test_every_batch_is_reported(
 ) -> None:
     (tmp_path / "in").mkdir()
     stream = spark.readStream.schema("a bigint, b string").option("maxFilesPerTrigger", 1)
-    balance = Balancer(scheme, mode=mode, checkpoint=str(tmp_path / "chk"), name="clicks")
+    balance = Balancer(scheme, routing=mode, checkpoint=str(tmp_path / "chk"), name="clicks")
     routed = balance.route(stream.parquet(str(tmp_path / "in")), "a", "b")
     with caplog.at_level(logging.INFO, "unskew.spark"):
         query = (
@@ -107,7 +107,7 @@ def test_code_is_compiled_once(spark: SparkSession, tmp_path: Path, scheme: str,
         table = pa.table({"a": np.minimum(np.random.default_rng(i).zipf(1.5, 500), 50)})
         pq.write_table(table, tmp_path / f"in/{i}.parquet")
     stream = spark.readStream.schema("a bigint").option("maxFilesPerTrigger", 1)
-    balance = Balancer(scheme, mode=mode, checkpoint=str(tmp_path / "chk"))
+    balance = Balancer(scheme, routing=mode, checkpoint=str(tmp_path / "chk"))
     routed = balance.route(stream.parquet(str(tmp_path / "in")), "a")
 
     def sink(batch: DataFrame, number: int) -> None:

@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark.streams import outputs, read_batches, write_batches
+from spark.streams import named, outputs, read_batches, write_batches
 from unskew.spark import Balancer, combine
 
 CHECK = "spark.sql.streaming.statefulOperator.checkCorrectness.enabled"
@@ -82,7 +82,7 @@ def test_windows(
     """Each batch gives what that of the plain query does, and Spark's guard stays on."""
     balance = Balancer(scheme, checkpoint=str(tmp_path / "chk"))
     timely = events(spark, folder)
-    found = balance.aggregate(timely, "key", window=WINDOWS[window](), **aggregates())
+    found = balance.groupBy(timely, WINDOWS[window](), "key").agg(*named(aggregates()))
     assert (spark.conf.get(CHECK) or "").lower() == "true"
     wanted = plain(spark, folder, window, mode, tmp_path / "plain")
     assert outputs(found, tmp_path / "chk", mode) == wanted
@@ -96,8 +96,8 @@ def test_where_the_guard_is_off(
     spark.conf.set(CHECK, "false")
     try:
         balance = Balancer("shuffle", checkpoint=str(tmp_path / "chk"))
-        found = balance.aggregate(
-            events(spark, folder), "key", window=WINDOWS["tumbling"](), **aggregates()
+        found = balance.groupBy(events(spark, folder), WINDOWS["tumbling"](), "key").agg(
+            *named(aggregates())
         )
         wanted = plain(spark, folder, "tumbling", mode, tmp_path / "plain")
         assert outputs(found, tmp_path / "chk", mode) == wanted
@@ -127,8 +127,8 @@ def test_combiners_in_windows(spark: SparkSession, folder: Path, tmp_path: Path,
     balance = Balancer("shuffle", checkpoint=str(tmp_path / "chk"))
     spread = combine(Spread(), "x", returns="bigint")
     window = WINDOWS["sliding"]()
-    found = balance.aggregate(
-        events(spark, folder), "key", window=window, spread=spread, n=F.count("*")
+    found = balance.groupBy(events(spark, folder), window, "key").agg(
+        spread.alias("spread"), F.count("*").alias("n")
     )
     grouped = events(spark, folder).groupBy(window, "key")
     native = grouped.agg((F.max("x") - F.min("x")).alias("spread"), F.count("*").alias("n"))
@@ -140,6 +140,6 @@ def test_combiners_in_windows(spark: SparkSession, folder: Path, tmp_path: Path,
 def test_sessions_of_combiners_are_refused(spark: SparkSession, folder: Path) -> None:
     spread = combine(Spread(), "x", returns="bigint")
     with pytest.raises(ValueError, match="use apply_in_pandas_with_state with a timeout"):
-        Balancer("shuffle", checkpoint="/tmp/unused").aggregate(
-            events(spark, folder), "key", window=WINDOWS["session"](), spread=spread
-        )
+        Balancer("shuffle", checkpoint="/tmp/unused").groupBy(
+            events(spark, folder), WINDOWS["session"](), "key"
+        ).agg(spread.alias("spread"))

@@ -83,12 +83,10 @@ class Counts:
         self.balance = Balancer(
             self.scheme, checkpoint=checkpoint, name=self.name, active=self.active
         )
-        found = self.balance.apply_in_pandas_with_state(
-            read_batches(self.spark, self.folder / "in"),
-            "key",
-            function=counted,
-            output="key string, n bigint, worker int",
-            state="n bigint",
+        found = self.balance.groupBy(
+            read_batches(self.spark, self.folder / "in"), "key"
+        ).applyInPandasWithState(
+            counted, "key string, n bigint, worker int", "n bigint", "update", "NoTimeout"
         )
 
         def take(batch: DataFrame, number: int) -> None:
@@ -178,7 +176,7 @@ def test_new_keys_are_born_where_they_belong(spark: SparkSession, tmp_path: Path
 
     def leave(number: int) -> None:
         if number == 0:
-            counts.balance.activate(range(gone), n_workers=WORKERS)
+            counts.balance.activate(range(gone))
 
     found = counts.run(leave)
     assert {row[2] for row in found[0]} == {0, 1, 2}
@@ -235,12 +233,8 @@ def test_processors_see_no_timers_of_ours(spark: SparkSession, tmp_path: Path) -
     checkpoint = str(tmp_path / "checkpoint")
     totals: list[list[Any]] = []
     balance = Balancer("key", checkpoint=checkpoint)
-    found = balance.transform_with_state_in_pandas(
-        read_batches(spark, tmp_path / "in"),
-        "key",
-        processor=Timeless(),
-        output="key string, n bigint",
-        time_mode="ProcessingTime",
+    found = balance.groupBy(read_batches(spark, tmp_path / "in"), "key").transformWithStateInPandas(
+        Timeless(), "key string, n bigint", "update", "ProcessingTime"
     )
 
     def take(batch: DataFrame, number: int) -> None:

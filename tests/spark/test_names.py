@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark.streams import in_order, outputs, read_batches, write_batches
+from spark.streams import in_order, named, outputs, read_batches, write_batches
 from unskew.spark import Balancer
 from unskew.spark.names import Names
 
@@ -39,14 +39,14 @@ def plain(df: DataFrame, *grouping: Any, **aggregates: Column) -> DataFrame:
 def test_columns_of_the_user_stay_what_they_are(events: DataFrame, scheme: str) -> None:
     window = F.window("time", "10 minutes")
     for keys in (["User"], ["Slot", "user"], ["Window"], ["`a.b`"], ["`c``d`", "a b"]):
-        found = Balancer(scheme).aggregate(events, *keys, **totals())
+        found = Balancer(scheme).groupBy(events, *keys).agg(*named(totals()))
         assert found.schema == plain(events, *keys, **totals()).schema
         assert in_order(found) == in_order(plain(events, *keys, **totals()))
     hidden = {"__unskew_slot": F.count("*"), "__unskew_part0": F.max("time")}
-    found = Balancer(scheme).aggregate(events, "user", **hidden)
+    found = Balancer(scheme).groupBy(events, "user").agg(*named(hidden))
     assert in_order(found) == in_order(plain(events, "user", **hidden))
     assert found.columns == ["user", *hidden]
-    found = Balancer(scheme).aggregate(events, "window", window=window, **totals())
+    found = Balancer(scheme).groupBy(events, window, "window").agg(*named(totals()))
     assert found.columns[:2] == ["window", "window"]
     assert in_order(found) == in_order(plain(events, window, "window", **totals()))
 
@@ -59,7 +59,9 @@ def test_streams(spark: SparkSession, tmp_path: Path, scheme: str) -> None:
     write_batches(tmp_path / "in", [pa.table({"User": keys, "time": at, **odd})] * 3)
     events = read_batches(spark, tmp_path / "in")
     balance = Balancer(scheme, checkpoint=str(tmp_path / "chk"))
-    found = outputs(balance.aggregate(events, "USER", **totals()), tmp_path / "chk", "update")
+    found = outputs(
+        balance.groupBy(events, "USER").agg(*named(totals())), tmp_path / "chk", "update"
+    )
     native = plain(events, "USER", **totals())
     assert found == outputs(native, tmp_path / "plain", "update")
 
@@ -75,14 +77,18 @@ def case_sensitive(spark: SparkSession) -> Iterator[None]:
 def test_where_case_matters(events: DataFrame) -> None:
     df = events.withColumn("user", F.lit(9)).withColumn("slot", F.lit(8))
     for keys in (["User"], ["user"], ["slot", "User"]):
-        found = Balancer("w-choices").aggregate(df, *keys, n=F.sum("Slot"), N=F.sum("slot"))
+        found = (
+            Balancer("w-choices")
+            .groupBy(df, *keys)
+            .agg(F.sum("Slot").alias("n"), F.sum("slot").alias("N"))
+        )
         native = plain(df, *keys, n=F.sum("Slot"), N=F.sum("slot"))
         assert found.columns == native.columns
         assert in_order(found) == in_order(native)
     routed = Balancer("w-choices").route(events, "User")
     assert {"Slot", "slot"} <= {*routed.columns}
     with pytest.raises(ValueError, match=r"^no column 'TIME'.*: there are"):
-        Balancer("w-choices").aggregate(df, "TIME", n=F.count("*"))
+        Balancer("w-choices").groupBy(df, "TIME").agg(F.count("*").alias("n"))
 
 
 def test_a_slot_of_the_users_is_refused_where_ours_is_seen(events: DataFrame) -> None:
@@ -94,12 +100,12 @@ def test_a_slot_of_the_users_is_refused_where_ours_is_seen(events: DataFrame) ->
 def test_keys_in_any_form(events: DataFrame, scheme: str) -> None:
     total = {"n": F.count("*"), "N": F.max("time")}
     for keys in (["USER"], [["user", "slot"]], [F.col("user")], [events["User"], "window"]):
-        found = Balancer(scheme).aggregate(events, *keys, **total)
+        found = Balancer(scheme).groupBy(events, *keys).agg(*named(total))
         native = plain(events, *keys, **total)
         assert found.schema == native.schema
         assert in_order(found) == in_order(native)
     key = F.expr("User % 3").alias("third")
-    assert in_order(Balancer(scheme).aggregate(events, key, **total)) == in_order(
+    assert in_order(Balancer(scheme).groupBy(events, key).agg(*named(total))) == in_order(
         plain(events, key, **total)
     )
 
@@ -141,4 +147,4 @@ def test_keys_that_are_refused(
     events: DataFrame, keys: tuple[Any, ...], error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error, match=message):
-        Balancer("w-choices").aggregate(events, *keys, n=F.count("*"))
+        Balancer("w-choices").groupBy(events, *keys).agg(F.count("*").alias("n"))

@@ -255,7 +255,7 @@ STREAMING: list[Operator] = [
 def test_operators_run_where_the_router_said(
     spark: SparkSession, folder: Path, tmp_path: Path, operator: Operator
 ) -> None:
-    balancer = Balancer("shuffle", mode="online", checkpoint=str(tmp_path))
+    balancer = Balancer("shuffle", routing="online", checkpoint=str(tmp_path))
     batch = spark.read.parquet(str(folder))
     if operator in BATCH:
         found = operator(batch.withColumn("source", F.spark_partition_id()), balancer)

@@ -47,7 +47,7 @@ def test_two_operators_in_a_query(spark: SparkSession, folder: Path, tmp_path: P
 
     balance = Balancer("mixed", checkpoint=str(tmp_path / "chk"))
     middle = F.percentile("x", F.lit(0.5))
-    found = both(lambda rows, w: balance.aggregate(rows, "key", window=w, middle=middle))
+    found = both(lambda rows, w: balance.groupBy(rows, w, "key").agg(middle.alias("middle")))
     native = both(lambda rows, w: rows.groupBy(w, "key").agg(middle.alias("middle")))
     wanted = chain.from_iterable(outputs(native, tmp_path / "plain", "append"))
     rows = chain.from_iterable(outputs(found, tmp_path / "chk", "append"))
@@ -87,8 +87,9 @@ def test_a_second_query_is_refused(
     scheme = {"planned": "w-choices", "online": "pkg", "state": "mixed"}[kind]
     balance = Balancer(scheme, checkpoint=str(tmp_path / "one"))
     if kind == "state":
-        schemas = {"output": "key string, n bigint", "state": "n bigint"}
-        found = balance.apply_in_pandas_with_state(rows, "key", function=counted, **schemas)
+        found = balance.groupBy(rows, "key").applyInPandasWithState(
+            counted, "key string, n bigint", "n bigint", "update", "NoTimeout"
+        )
     else:
         found = balance.route(rows, "key")
     mode = "update" if kind == "state" else "append"
@@ -119,7 +120,9 @@ def test_a_dataframe_that_is_started_again(spark: SparkSession, tmp_path: Path) 
     keys = ["hot" if i % 10 < 6 else f"k{i % 50}" for i in range(500)]
     write_batches(tmp_path / "in", [pa.table({"key": keys})] * 2)
     balance = Balancer("w-choices", checkpoint=str(tmp_path / "chk"))
-    found = balance.aggregate(read_batches(spark, tmp_path / "in"), "key", n=F.count("*"))
+    found = balance.groupBy(read_batches(spark, tmp_path / "in"), "key").agg(
+        F.count("*").alias("n")
+    )
     outputs(found, tmp_path / "chk", "update")
     planned(balance, 2)
     (plans,) = tmp_path.glob("chk/unskew/router/*/plans")

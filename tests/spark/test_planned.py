@@ -114,7 +114,7 @@ def skewed(spark: SparkSession, path: Path, files: int) -> DataFrame:
 def test_batch_is_balanced(spark: SparkSession, tmp_path: Path, scheme: str) -> None:
     df = skewed(spark, tmp_path / "in", 2)
     n = int(spark.conf.get("spark.sql.shuffle.partitions") or 0)
-    routed = Balancer(scheme, mode="planned").route(df, "key")
+    routed = Balancer(scheme, routing="planned").route(df, "key")
     assert routed.columns == ["key", "x", SLOT]
     groups = routed.groupBy("key", SLOT).agg(F.sum(F.lit(1)).alias("n"))
     loads = groups.groupBy(F.spark_partition_id().alias("w")).agg(F.sum("n").alias("n")).collect()

@@ -62,24 +62,15 @@ def stream(spark: SparkSession) -> DataFrame:
         ({"scheme": "pkg,pkg"}, "a balancer has one scheme, got pkg,pkg"),
         ({"scheme": "pkg:load=foo"}, "load must be one of"),
         ({"scheme": "mixed:theta=1"}, "mixed has no parameter 'theta'"),
-        ({"scheme": "mixed", "mode": "online"}, "mixed plans between batches"),
-        ({"scheme": "pkg", "mode": "planned"}, "pkg decides record by record, use mode='online'"),
-        ({"mode": "offline"}, "mode must be one of planned, online, got 'offline'"),
-        ({"workers": 0}, "workers must be at least 1, got 0"),
-        ({"workers": 2.5}, "workers must be a whole number, got 2.5"),
+        ({"scheme": "mixed", "routing": "online"}, "mixed plans between batches"),
+        ({"scheme": "pkg", "routing": "planned"}, "pkg decides record by record, use routing="),
+        ({"routing": "offline"}, "routing must be one of planned, online, got 'offline'"),
+        ({"routing": "online"}, "routing='online' needs a scheme, as in Balancer('pkg', ...)"),
     ],
 )
 def test_balancer(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
         Balancer(**options)
-
-
-def test_other_workers_than_shuffle_partitions(events: DataFrame) -> None:
-    message = "^workers=9, but spark.sql.shuffle.partitions is 8: .* set that to the same$"
-    for scheme in ("pkg", "w-choices"):
-        with pytest.raises(ValueError, match=message):
-            Balancer(scheme, workers=9).route(events, "id")
-    assert Balancer("pkg", workers=8).n_workers(events) == 8
 
 
 @pytest.mark.parametrize(
@@ -95,7 +86,7 @@ def test_keys_that_are_not_there(events: DataFrame, keys: tuple[str, ...], messa
     with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
         Balancer("pkg").route(events, *keys)
     with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
-        Balancer("pkg").aggregate(events, *keys, n=F.count("*"))
+        Balancer("pkg").groupBy(events, *keys).agg(F.count("*").alias("n"))
 
 
 @pytest.mark.parametrize(
@@ -125,14 +116,14 @@ def test_column_before_the_keys_that_is_not_there(events: DataFrame) -> None:
 def test_stream_without_checkpoint(stream: DataFrame, scheme: str) -> None:
     message = r"^routing a stream .*: give Balancer\(\.\.\., checkpoint=\.\.\.\) the query's check"
     with pytest.raises(ValueError, match=message):
-        Balancer(scheme, mode="online").route(stream, "value")
+        Balancer(scheme, routing="online").route(stream, "value")
 
 
 def test_nothing_to_aggregate(events: DataFrame) -> None:
     with pytest.raises(
         ValueError, match=r"^at least one aggregate is needed: give it a name, as in n=F"
     ):
-        Balancer("pkg").aggregate(events, "id")
+        Balancer("pkg").groupBy(events, "id").agg()
 
 
 def test_import_without_pyspark() -> None:

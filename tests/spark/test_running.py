@@ -16,6 +16,7 @@ import pytest
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from spark.streams import named
 from unskew.planners import PLANNERS
 from unskew.routers import ROUTERS
 from unskew.spark import Balancer, combine
@@ -188,8 +189,8 @@ def test_running_aggregates_equal_plain_ones_in_every_batch(
     scheme: str,
     mode: str,
 ) -> None:
-    balance = Balancer(scheme, mode=mode, checkpoint=str(tmp_path))
-    df = balance.aggregate(stream(spark, folder), "key", **aggregates())
+    balance = Balancer(scheme, routing=mode, checkpoint=str(tmp_path))
+    df = balance.groupBy(stream(spark, folder), "key").agg(*named(aggregates()))
     assert df.schema == plain(stream(spark, folder), "key", **aggregates()).schema
     assert outputs(df, tmp_path, "update") == expected
     assert [len(rows) for rows in expected][2] == 0
@@ -199,9 +200,9 @@ def test_running_aggregates_equal_plain_ones_in_every_batch(
 def test_running_combiners(
     spark: SparkSession, folder: Path, tmp_path: Path, scheme: str, mode: str
 ) -> None:
-    balance = Balancer(scheme, mode=mode, checkpoint=str(tmp_path / "balanced"))
+    balance = Balancer(scheme, routing=mode, checkpoint=str(tmp_path / "balanced"))
     spread = combine(Spread(), "x", returns="bigint")
-    df = balance.aggregate(stream(spark, folder), "key", spread=spread)
+    df = balance.groupBy(stream(spark, folder), "key").agg(spread.alias("spread"))
     native = stream(spark, folder).groupBy("key").agg((F.max("x") - F.min("x")).alias("spread"))
     assert df.schema == native.schema
     wanted = outputs(native, tmp_path / "plain", "update")
@@ -213,7 +214,11 @@ def test_combiners_in_batch(spark: SparkSession, folder: Path) -> None:
     balance = Balancer("shuffle")
     weighted = combine(Weighted(), "x", "price", returns="double")
     spread = combine(Spread(), "x", returns="bigint")
-    found = balance.aggregate(df, "key", spread=spread, mean=weighted, n=F.count("*")).collect()
+    found = (
+        balance.groupBy(df, "key")
+        .agg(spread.alias("spread"), weighted.alias("mean"), F.count("*").alias("n"))
+        .collect()
+    )
     price = F.col("price").cast("double")
     mean = F.sum(F.coalesce("x", F.lit(0)) * price) / F.sum(price)
     native = df.groupBy("key").agg(F.max("x") - F.min("x"), mean, F.count("*")).collect()
@@ -238,9 +243,9 @@ def test_windows_equal_plain_ones(
     """Late events are dropped alike, those that are not too late are counted alike."""
     events = stream(spark, folder).withWatermark("time", "20 seconds")
     window = F.window("time", "60 seconds", "30 seconds")
-    balance = Balancer(scheme, mode=mode, checkpoint=str(tmp_path / "balanced"))
+    balance = Balancer(scheme, routing=mode, checkpoint=str(tmp_path / "balanced"))
     spread = combine(Spread(), "x", returns="bigint")
-    df = balance.aggregate(events, "key", window=window, spread=spread, **aggregates())
+    df = balance.groupBy(events, window, "key").agg(spread.alias("spread"), *named(aggregates()))
     native = windows(spark, folder)
     assert df.schema == native.schema
     found = outputs(df, tmp_path / "balanced", "append")
@@ -265,7 +270,7 @@ def test_fewer_keys_than_workers(
         )
     balance = Balancer(scheme, checkpoint=str(tmp_path / "chk"))
     total: dict[str, Any] = {"n": F.count("*"), "total": F.sum("x")}
-    df = balance.aggregate(stream(spark, tmp_path / "in"), "key", **total)
+    df = balance.groupBy(stream(spark, tmp_path / "in"), "key").agg(*named(total))
     found = outputs(df, tmp_path / "chk", "update")
     sums = [
         [(k, n * len(ids[k::keys]), n * int(ids[k::keys].sum())) for k in range(keys)]
@@ -288,7 +293,7 @@ def test_combiners_are_checked(spark: SparkSession, folder: Path, tmp_path: Path
     balance = Balancer("pkg", checkpoint=str(tmp_path))
     df = stream(spark, folder)
     refused(
-        lambda: balance.aggregate(df, "key", n=F.count("*"), spread=spread),
+        lambda: balance.groupBy(df, "key").agg(F.count("*").alias("n"), spread.alias("spread")),
         ValueError,
         "kept by different operators",
     )
@@ -308,6 +313,12 @@ def test_the_example_of_the_readme(spark: SparkSession, folder: Path, tmp_path: 
 def test_names_and_kinds_of_aggregates_are_checked(spark: SparkSession, folder: Path) -> None:
     df, balance = spark.read.parquet(str(folder)), Balancer("pkg")
     anything: Any = 7
-    refused(lambda: balance.aggregate(df, "key"), ValueError, "at least one aggregate")
-    refused(lambda: balance.aggregate(df, "key", n=anything), TypeError, "n=7 is no aggregate")
-    refused(lambda: balance.aggregate(df, "key", anything), TypeError, r"as in n=F.count\('\*'\)")
+    refused(lambda: balance.groupBy(df, "key").agg(), ValueError, "at least one aggregate")
+    refused(
+        lambda: balance.groupBy(df, "key").agg(anything.alias("n")),
+        TypeError,
+        "n=7 is no aggregate",
+    )
+    refused(
+        lambda: balance.groupBy(df, "key", anything).agg(), TypeError, r"as in n=F.count\('\*'\)"
+    )

@@ -70,7 +70,7 @@ def routed(df: DataFrame, schemes: list[str], checkpoint: Path | None = None) ->
         place = None if checkpoint is None else str(checkpoint)
         balancer = Balancer(
             SCHEMES[name],
-            mode="online",
+            routing="online",
             checkpoint=place,
             name=name,
             capacities=SPEEDS.get(name),

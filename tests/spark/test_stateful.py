@@ -144,8 +144,8 @@ def test_moved_keys_give_the_results_of_plain_spark(
         for path in sorted((tmp_path / "all").iterdir())[:stop]:
             shutil.copy2(path, tmp_path / "in")
         balance = Balancer(scheme, checkpoint=str(checkpoint))
-        found = balance.apply_in_pandas_with_state(
-            read(spark, tmp_path / "in"), "key", function=chained, output=OUTPUT, state=STATE
+        found = balance.groupBy(read(spark, tmp_path / "in"), "key").applyInPandasWithState(
+            chained, OUTPUT, STATE, "update", "NoTimeout"
         )
         wait(start(found, sink, checkpoint), lambda batch, stop=stop: batch >= stop - 1)  # type: ignore[misc]
         moved += sum(batch.moved_keys for batch in balance.metrics)
@@ -184,12 +184,8 @@ def test_what_moves_is_what_the_planner_promised(
         path = tmp_path / "in" / f"{file}.parquet"
         pq.write_table(pa.table({"key": names, "x": [1] * 40, "file": [file] * 40}), path)
     balance, sink = Balancer("mixed:theta_max=0.1", checkpoint=str(tmp_path / "c")), Sink()
-    found = balance.apply_in_pandas_with_state(
-        read(spark, tmp_path / "in"),
-        "key",
-        function=laden,
-        output="key string",
-        state="load string",
+    found = balance.groupBy(read(spark, tmp_path / "in"), "key").applyInPandasWithState(
+        laden, "key string", "load string", "update", "NoTimeout"
     )
     wait(start(found, sink, tmp_path / "c"), lambda batch: batch >= 4)
     moved = [(m.moved_keys, m.moved_bytes) for m in balance.metrics if m.moved_keys]
@@ -216,13 +212,12 @@ def test_states_time_out_wherever_they_are(spark: SparkSession, tmp_path: Path) 
     write_stream(tmp_path / "in", 4, keys=40, records=400)
     rows, sink, checkpoint = read(spark, tmp_path / "in"), Sink(), tmp_path / "chk"
     balance = Balancer("restless", checkpoint=str(checkpoint))
-    found = balance.apply_in_pandas_with_state(
-        rows,
-        "key",
-        function=sessions,
-        output="key string, n bigint",
-        state="n bigint",
-        timeout=GroupStateTimeout.ProcessingTimeTimeout,
+    found = balance.groupBy(rows, "key").applyInPandasWithState(
+        sessions,
+        "key string, n bigint",
+        "n bigint",
+        "update",
+        GroupStateTimeout.ProcessingTimeTimeout,
     )
     counts = spark.read.schema(SCHEMA).parquet(str(tmp_path / "in")).groupBy("key").count()
     wanted = dict(map(tuple, counts.collect()))
@@ -283,8 +278,8 @@ def test_processors_move_with_all_their_states(spark: SparkSession, tmp_path: Pa
             )
         else:
             balance = Balancer("restless", checkpoint=str(tmp_path / name))
-            found = balance.transform_with_state_in_pandas(
-                rows, "key", processor=Distinct(), output=output
+            found = balance.groupBy(rows, "key").transformWithStateInPandas(
+                Distinct(), output, "update", "None"
             )
         wait(start(found, sink, tmp_path / name), lambda batch: batch >= 4)
         results.append(sink.by_key())
@@ -297,8 +292,8 @@ def test_workers_come_and_go(spark: SparkSession, tmp_path: Path) -> None:
     write_stream(tmp_path / "in", files, keys=60, records=600)
     sink, checkpoint = Sink(), tmp_path / "balanced"
     balance = Balancer("mixed", checkpoint=str(checkpoint), active=range(n - 2))
-    found = balance.apply_in_pandas_with_state(
-        read(spark, tmp_path / "in"), "key", function=chained, output=OUTPUT, state=STATE
+    found = balance.groupBy(read(spark, tmp_path / "in"), "key").applyInPandasWithState(
+        chained, OUTPUT, STATE, "update", "NoTimeout"
     )
 
     def change(batch: DataFrame, number: int) -> None:
@@ -323,29 +318,29 @@ def test_workers_come_and_go(spark: SparkSession, tmp_path: Path) -> None:
     last = loads[max(loads)]
     assert sum(last[n // 2 :]) < 0.2 * sum(last)
     with pytest.raises(ValueError, match=r"active workers must be some of 0 to 7, got \[9\]"):
-        balance.activate([9], n_workers=n)
+        balance.activate([9])
 
 
 def test_what_cannot_move_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     write_stream(tmp_path / "in", 1, keys=3, records=10)
     rows = read(spark, tmp_path / "in")
-    given: dict[str, Any] = {"function": chained, "output": OUTPUT, "state": STATE}
+    given = (chained, OUTPUT, STATE, "update", "NoTimeout")
     with pytest.raises(ValueError, match=r"w-choices splits keys.*use a planner like 'mixed'"):
-        Balancer("w-choices", checkpoint=str(tmp_path)).apply_in_pandas_with_state(
-            rows, "key", **given
+        Balancer("w-choices", checkpoint=str(tmp_path)).groupBy(rows, "key").applyInPandasWithState(
+            *given
         )
     batch = spark.read.schema(SCHEMA).parquet(str(tmp_path / "in"))
     with pytest.raises(ValueError, match="in a batch use applyInPandas"):
-        Balancer("mixed", checkpoint=str(tmp_path)).apply_in_pandas_with_state(
-            batch, "key", **given
+        Balancer("mixed", checkpoint=str(tmp_path)).groupBy(batch, "key").applyInPandasWithState(
+            *given
         )
     with pytest.raises(ValueError, match=r"give Balancer\(..., checkpoint=...\)"):
-        Balancer("mixed").apply_in_pandas_with_state(rows, "key", **given)
+        Balancer("mixed").groupBy(rows, "key").applyInPandasWithState(*given)
     with pytest.raises(ValueError, match="workers come and go where functions with state run"):
         Balancer("mixed", checkpoint=str(tmp_path), active=[0]).route(rows, "key")
     with pytest.raises(ValueError, match=r"make the balancer with active=\.\.\., the workers"):
         Balancer("mixed", checkpoint=str(tmp_path)).activate([0])
     with pytest.raises(TypeError, match="a schema has names and types"):
-        Balancer("mixed", checkpoint=str(tmp_path)).apply_in_pandas_with_state(
-            rows, "key", **{**given, "output": "bigint"}
+        Balancer("mixed", checkpoint=str(tmp_path)).groupBy(rows, "key").applyInPandasWithState(
+            chained, "bigint", STATE, "update", "NoTimeout"
         )

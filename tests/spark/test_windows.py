@@ -78,7 +78,9 @@ def test_windows_keep_their_plans(spark: SparkSession, tmp_path: Path, length: s
             .withWatermark("time", "30 seconds")
         )
         balance = Balancer("restless", checkpoint=str(checkpoint))
-        found = balance.aggregate(events, "key", window=window, middle=median, n=F.count("*"))
+        found = balance.groupBy(events, window, "key").agg(
+            median.alias("middle"), F.count("*").alias("n")
+        )
         assert found.columns == ["window", "key", "middle", "n"]
         run(found, checkpoint, tmp_path / "out", stop)
     rows = spark.read.parquet(str(tmp_path / "out")).collect()

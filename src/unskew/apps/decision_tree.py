@@ -96,7 +96,7 @@ class DecisionTree:
         if self.learnt < 0:
             self.load(balance)
         if number > self.learnt:
-            found = balance.aggregate(self.values(batch), *KEYS, histogram=self.made())
+            found = balance.groupBy(self.values(batch), *KEYS).agg(self.made().alias("histogram"))
             for leaf, feature, label, (centers, counts) in found.collect():
                 self._add((leaf, feature, label), Histogram.of_bins(centers, counts))
             self._grow()

@@ -15,13 +15,11 @@ from unskew.spark import Balancer
 
 def hashtags(uses: DataFrame, balance: Balancer) -> DataFrame:
     """Return how often each tag was used, by about how many people, and first and last when."""
-    return balance.aggregate(
-        uses,
-        "tag",
-        uses=F.count("*"),
-        people=F.approx_count_distinct("person"),
-        first=F.min("ts"),
-        last=F.max("ts"),
+    return balance.groupBy(uses, "tag").agg(
+        F.count("*").alias("uses"),
+        F.approx_count_distinct("person").alias("people"),
+        F.min("ts").alias("first"),
+        F.max("ts").alias("last"),
     )
 
 

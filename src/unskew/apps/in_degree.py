@@ -19,7 +19,7 @@ def in_degree(edges: DataFrame, balance: Balancer) -> DataFrame:
     Edges come to a source by the vertex they start at, so the sources are skewed too: each has its
     own router, that knows only what it sent itself.
     """
-    return balance.aggregate(edges.repartition("src"), "dst", degree=F.count("*"))
+    return balance.groupBy(edges.repartition("src"), "dst").agg(F.count("*").alias("degree"))
 
 
 def make_edges(ids: NDArray[np.int64], first: int) -> dict[str, Any]:

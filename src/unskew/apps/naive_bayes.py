@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 
 from unskew.apps.base import App, names, times
 from unskew.spark import SLOT, Balancer
+from unskew.spark.choices import for_split_rows
 
 CLASSES = "ham,spam"
 LENGTH = 20
@@ -34,7 +35,8 @@ def naive_bayes(words: DataFrame, balance: Balancer, *, classes: str = CLASSES) 
     """
     known = classes.split(",")
     counters = _counters(known)
-    counts = balance.aggregate(_of(words, known), "word", window=None, **counters)
+    named = [counter.alias(name) for name, counter in counters.items()]
+    counts = balance.groupBy(_of(words, known), "word").agg(*named)
     return counts.select("word", *_by_class(known))
 
 
@@ -46,7 +48,9 @@ def partial_counts(words: DataFrame, balance: Balancer, *, classes: str = CLASSE
     """
     known = classes.split(",")
     counters = _counters(known)
-    routed = balance.sent(balance.route(_of(words, known), "word"), ["word", SLOT])
+    rows = _of(words, known)
+    routing = balance.routing_of("partial_counts", for_split_rows("a count"))
+    routed = routing.sent(balance.route(rows, "word"), ["word", SLOT])
     counts = (counter.alias(name) for name, counter in counters.items())
     parts = routed.groupBy("word", SLOT).agg(*counts)
     return parts.select("word", SLOT, *_by_class(known))

@@ -91,7 +91,7 @@ def run(
     spark: SparkSession,
     job: Job,
     scheme: str,
-    mode: str | None = None,
+    routing: str | None = None,
     *,
     sink: str = "noop",
     checkpoint: Path | None = None,
@@ -103,7 +103,7 @@ def run(
 
     Parameters
     ----------
-    scheme, mode
+    scheme, routing
         Of the balancer.
     sink
         Where results go, see `open_sink`.
@@ -117,7 +117,7 @@ def run(
         Called with the records of each batch.
     """
     with _folder(checkpoint) as folder:
-        balance = balancer(job.delay_us, scheme=scheme, mode=mode, checkpoint=str(folder))
+        balance = balancer(job.delay_us, scheme=scheme, routing=routing, checkpoint=str(folder))
         source = job.source(spark, folder)
         try:
             query = job.start(source, balance, sink, folder, once)
@@ -132,7 +132,7 @@ def run(
             "app": job.app.name,
             "stream": job.stream,
             "scheme": scheme,
-            "mode": "planned" if balance.planned else "online",
+            "routing": balance.decisions[0].routing if balance.decisions else routing,
             "workers": balance.n_workers(source.rows),
             "delay_us": job.delay_us,
             "stopped": stopped,
@@ -152,8 +152,8 @@ def compare(
     An interrupt ends the comparison: the reports up to it come back.
     """
     reports: list[dict[str, Any]] = []
-    for scheme, mode in schemes:
-        report = run(spark, job, scheme, mode, progress=progress)
+    for scheme, routing in schemes:
+        report = run(spark, job, scheme, routing, progress=progress)
         first = reports[0] if reports else report
         gain = report["records_per_s"] / max(1e-9, first["records_per_s"])
         reports.append({**report, "over_first": gain})

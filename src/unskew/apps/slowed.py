@@ -37,7 +37,7 @@ class SlowedBalancer(Balancer):
         pairs = super().join(*args, **options)
         return pairs.where(self._slept(F.lit(0)))
 
-    def sent(self, routed: DataFrame, grouping: Sequence[ColumnOrName]) -> DataFrame:
+    def _sent(self, routed: DataFrame, grouping: Sequence[ColumnOrName]) -> DataFrame:
         """Return routed rows, slowed where they were sent to."""
         # The shuffle comes first, so that records sleep on their worker, each by itself.
         there = routed.repartition(self.n_workers(routed), *grouping)

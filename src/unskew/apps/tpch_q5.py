@@ -52,9 +52,8 @@ def tpch_q5(
         .where(F.col("r_name") == region)
         .withColumnRenamed("n_name", "nation")
     )
-    return replace(balance, name="nations").aggregate(
-        local, "nation", window=F.window("ordered", window), revenue=F.sum("paid")
-    )
+    nations = replace(balance, name="nations").groupBy(local, F.window("ordered", window), "nation")
+    return nations.agg(F.sum("paid").alias("revenue"))
 
 
 TPCH_Q5 = App("tpch-q5", EVENTS, make_events, tpch_q5, ("window", "nation"), "append")

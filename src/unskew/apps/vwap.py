@@ -16,7 +16,9 @@ from unskew.spark import Balancer
 def vwap(trades: DataFrame, balance: Balancer) -> DataFrame:
     """Return volume-weighted average prices: what was paid for a symbol, over what was traded."""
     traded = trades.withColumn("paid", F.col("price") * F.col("size"))
-    totals = balance.aggregate(traded, "symbol", paid=F.sum("paid"), volume=F.sum("size"))
+    totals = balance.groupBy(traded, "symbol").agg(
+        F.sum("paid").alias("paid"), F.sum("size").alias("volume")
+    )
     return totals.withColumn("vwap", F.col("paid") / F.col("volume"))
 
 

@@ -21,7 +21,7 @@ def word_count(
     Workers count the words that they get and hand in what they counted at the end of a period.
     """
     timely = words.withWatermark("ts", "0 seconds")
-    counts = balance.aggregate(timely, "word", window=F.window("ts", period), n=F.count("*"))
+    counts = balance.groupBy(timely, F.window("ts", period), "word").agg(F.count("*").alias("n"))
     ranked = F.sort_array(F.collect_list(F.struct("n", "word")), asc=False)
     return counts.groupBy("window").agg(F.slice(ranked, 1, k).alias("top"))
 

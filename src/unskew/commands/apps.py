@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from unskew.commands.options import Json, Progress
+from unskew.commands.schemes import routed_schemes
 from unskew.spec import number, pairs, read_named
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ Stream = Annotated[
         "socket://host:port or rate://1000."
     ),
 ]
-Mode = Annotated[
+Routing = Annotated[
     str | None, typer.Option(help="planned or online; planned if not given and possible.")
 ]
 Workers = Annotated[int, typer.Option(help="Workers: shuffle partitions.")]
@@ -52,9 +53,9 @@ def run(
     app: Name,
     stream: Stream = STREAM,
     scheme: Annotated[str, typer.Option(help="A router or a planner.")] = "w-choices",
-    mode: Mode = None,
+    routing: Routing = None,
     workers: Workers = 16,
-    batch: Batch = "6e4",
+    batch_records: Batch = "6e4",
     columns: Columns = "",
     delay_us: Delay = 0.0,
     sink: Annotated[
@@ -86,15 +87,15 @@ def run(
     from unskew.apps.sinks import open_sink
     from unskew.report.tables import show_run
 
-    job = _job(app, stream, batch, columns, delay_us)
+    job = _job(app, stream, batch_records, columns, delay_us)
     open_sink(sink, job.app.keys)  # refuses what it does not know, before Spark starts
-    _check(scheme, mode, workers)
+    _check(scheme, routing, workers)
     with _session(workers, master, packages) as spark, _bar(stream, 1, as_json) as progress:
         report = run_job(
             spark,
             job,
             scheme,
-            mode,
+            routing,
             sink=sink,
             checkpoint=checkpoint,
             once=once,
@@ -112,11 +113,11 @@ def compare(
     app: Name,
     stream: Stream = STREAM,
     schemes: Annotated[
-        str, typer.Option(help="Schemes, with a mode if wanted, as in key,pkg,fish:planned.")
+        str, typer.Option(help="Schemes, with a routing if wanted, as in key,pkg,fish@planned.")
     ] = SCHEMES,
-    mode: Mode = None,
+    routing: Routing = None,
     workers: Workers = 16,
-    batch: Batch = "6e4",
+    batch_records: Batch = "6e4",
     columns: Columns = "",
     delay_us: Delay = 200.0,
     master: Master = None,
@@ -139,8 +140,8 @@ def compare(
         check_picture(plot)
     from unskew.apps.run import compare as compare_schemes
 
-    job = _job(app, stream, batch, columns, delay_us)
-    chosen = [_scheme_and_mode(part, mode) for part in schemes.split(",")]
+    job = _job(app, stream, batch_records, columns, delay_us)
+    chosen = routed_schemes(schemes, routing)
     for scheme, how in chosen:
         _check(scheme, how, workers)
     with (
@@ -177,30 +178,27 @@ def apps(as_json: Json = False) -> None:
         show_apps(rows)
 
 
-def _job(app: str, stream: str, batch: str, columns: str, delay_us: float) -> Job:
+def _job(app: str, stream: str, batch_records: str, columns: str, delay_us: float) -> Job:
     from unskew.apps import APPS
     from unskew.apps.run import Job
 
     ((name, options),) = read_named("application", app, APPS, lambda found: found.options)
     if delay_us < 0:
         raise ValueError(f"delay-us must be at least 0, got {delay_us}")
-    size = int(number("batch", batch, whole=True))
+    size = int(number("batch-records", batch_records, whole=True))
     if size < 1:
-        raise ValueError(f"batch must be at least 1, got {batch}")
+        raise ValueError(f"batch-records must be at least 1, got {batch_records}")
     named = pairs(columns.split(","), "word=key,ts=time") if columns else {}
     return Job(APPS[name], stream, options, size, named, delay_us)
 
 
-def _check(scheme: str, mode: str | None, workers: int) -> None:
+def _check(scheme: str, routing: str | None, workers: int) -> None:
     """Refuse what a balancer would, before Spark starts."""
     from unskew.spark import Balancer
+    from unskew.state import whole
 
-    Balancer(scheme, mode=mode, workers=workers)
-
-
-def _scheme_and_mode(text: str, mode: str | None) -> tuple[str, str | None]:
-    name, _, last = text.strip().rpartition(":")
-    return (name, last) if name and last in ("planned", "online") else (text.strip(), mode)
+    whole("workers", workers, 1)
+    Balancer(scheme, routing=routing)
 
 
 @contextmanager

@@ -8,18 +8,19 @@ from typing import Annotated
 import typer
 
 from unskew.commands.options import Json, Progress, numbers
+from unskew.commands.schemes import routed_schemes
 from unskew.spec import number
 
 bench = typer.Typer(help="Measure speed.", no_args_is_help=True)
 
 SPARK_SCHEMES = (
-    "w-choices:planned,d-choices:planned,fish:planned,shuffle:planned,w-choices:online,pkg:online"
+    "w-choices@planned,d-choices@planned,fish@planned,shuffle@planned,w-choices@online,pkg@online"
 )
 
 
 @bench.command()
 def routing(
-    scheme: Annotated[str, typer.Option(help="Schemes, or all.")] = "all",
+    schemes: Annotated[str, typer.Option(help="Schemes, or all.")] = "all",
     workers: Annotated[str, typer.Option(help="Numbers of workers.")] = "100",
     z: Annotated[str, typer.Option(help="Exponents of the Zipf streams.")] = "1.0,1.4,2.0",
     keys: Annotated[str, typer.Option(help="Keys of the streams.")] = "1e4",
@@ -28,7 +29,7 @@ def routing(
 ) -> None:
     """Measure how many records a second each scheme routes, on one thread.
 
-    Try: unskew bench routing --scheme pkg,fish --workers 10,100,1000
+    Try: unskew bench routing --schemess pkg,fish --workers 10,100,1000
     """
     from unskew.report.tables import show_speeds
     from unskew.sim.speed import routing_speed
@@ -37,7 +38,7 @@ def routing(
     exponents = numbers("z", z)
     with Progress(None, quiet=as_json) as progress:
         results = routing_speed(
-            scheme,
+            schemes,
             counts,
             exponents,
             keys=int(number("keys", keys, whole=True)),
@@ -52,7 +53,7 @@ def routing(
 
 @bench.command()
 def planning(
-    planner: Annotated[str, typer.Option(help="Planners.")] = "mixed,min-table,readj",
+    planners: Annotated[str, typer.Option(help="Planners.")] = "mixed,min-table,readj",
     keys: Annotated[str, typer.Option(help="Numbers of keys.")] = "1e6",
     workers: Annotated[str, typer.Option(help="Numbers of workers.")] = "15,40",
     resolution: Annotated[
@@ -67,14 +68,14 @@ def planning(
     For example:
 
     \b
-      unskew bench planning --keys 1e5 --planner mixed,mixed-bf:resolution=8,readj --f 0.25,0.5,1,2
+      unskew bench planning --keys 1e5 --planners mixed,mixed-bf:resolution=8,readj --f 0.25,0.5,1,2
     """  # noqa: D301
     from unskew.report.tables import show_planning
     from unskew.sim.planning import planning_speed
 
     with Progress(None, quiet=as_json) as progress:
         results = planning_speed(
-            planner,
+            planners,
             [int(n) for n in numbers("keys", keys, whole=True)],
             [int(n) for n in numbers("workers", workers, whole=True)],
             resolutions=[int(n) for n in numbers("resolution", resolution, whole=True)],
@@ -90,12 +91,12 @@ def planning(
 
 @bench.command()
 def spark(
-    scheme: Annotated[
-        str, typer.Option(help="Schemes with their modes, as in fish:planned,pkg:online.")
+    schemes: Annotated[
+        str, typer.Option(help="Schemes with their routing, as in fish@planned,pkg@online.")
     ] = SPARK_SCHEMES,
     z: Annotated[str, typer.Option(help="Exponents of the Zipf streams.")] = "1.4,2.0",
     workers: Annotated[int, typer.Option(help="Workers: tasks that sleep.")] = 16,
-    records: Annotated[str, typer.Option(help="Records in a batch.")] = "6e4",
+    batch_records: Annotated[str, typer.Option(help="Records of a micro-batch.")] = "6e4",
     delay_us: Annotated[float, typer.Option(help="Microseconds of sleep for a record.")] = 500,
     quick: Annotated[
         bool, typer.Option("--quick", help="Fewer schemes and records: a few minutes.")
@@ -113,8 +114,8 @@ def spark(
     from unskew.spark.bench import COSTLY, Work, gains, overheads
     from unskew.spark.session import embedded_session
 
-    chosen = [_scheme_and_mode(part) for part in scheme.split(",")][: 2 if quick else None]
-    size = int(number("records", records, whole=True)) // (2 if quick else 1)
+    chosen = routed_schemes(schemes)[: 2 if quick else None]
+    size = int(number("batch-records", batch_records, whole=True)) // (2 if quick else 1)
     works = [Work(exponent, records=size, delay_s=delay_us / 1e6) for exponent in numbers("z", z)]
     turns = 1 if quick else 3
     total = (len(chosen) + 1) * len(works) + (len(COSTLY) + 1) * turns
@@ -133,28 +134,21 @@ def rivals(
     scheme: Annotated[str, typer.Option(help="The scheme to compare with.")] = "w-choices",
     z: Annotated[float, typer.Option(help="Exponent of the Zipf stream.")] = 1.4,
     workers: Annotated[int, typer.Option(help="Workers: tasks that sleep.")] = 16,
-    records: Annotated[str, typer.Option(help="Records in a batch.")] = "6e4",
+    batch_records: Annotated[str, typer.Option(help="Records of a micro-batch.")] = "6e4",
     as_json: Json = False,
 ) -> None:
     """Compare with what is done against skew today: partial aggregation, salting, AQE.
 
-    Try: unskew bench rivals --records 2e4
+    Try: unskew bench rivals --batch-records 2e4
     """
     from unskew.report.tables import show_rivals
     from unskew.spark.rivals import compare
     from unskew.spark.session import embedded_session
 
-    size = int(number("records", records, whole=True))
+    size = int(number("batch-records", batch_records, whole=True))
     with Progress(15, quiet=as_json) as progress, embedded_session(workers) as session:
         rows = compare(session, z, size, scheme, progress)
     if as_json:
         print(json.dumps({"results": rows}))
     else:
         show_rivals(rows)
-
-
-def _scheme_and_mode(text: str) -> tuple[str, str]:
-    name, _, mode = text.strip().rpartition(":")
-    if not name or mode not in ("planned", "online"):
-        raise ValueError(f"a scheme with its mode must look like fish:planned, got {text!r}")
-    return name, mode

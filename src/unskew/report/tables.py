@@ -178,14 +178,14 @@ def show_planning(results: list[dict[str, Any]]) -> None:
 
 def show_spark(results: list[dict[str, Any]], overhead: list[dict[str, Any]]) -> None:
     """Print the results of a benchmark on Spark."""
-    table = Table("scheme", "mode")
+    table = Table("scheme", "routing")
     for heading in ("z", "records/s", "over key", "of ideal", "state rows", "busiest / mean"):
         table.add_column(heading, justify="right")
     for r in results:
         busiest = max(r["loads"]) * r["workers"] / sum(r["loads"])
         table.add_row(
             r["scheme"],
-            r["mode"],
+            r["routing"],
             f"{r['z']:g}",
             f"{r['records_per_s']:,.0f}",
             f"{r['over_key']:.2f} x",
@@ -227,7 +227,7 @@ def show_run(report: dict[str, Any]) -> None:
 
 def show_comparison(reports: list[dict[str, Any]]) -> None:
     """Print how schemes did in one application, side by side."""
-    table = Table("scheme", "mode")
+    table = Table("scheme", "routing")
     for heading in (
         "records/s",
         f"over {reports[0]['scheme']}",
@@ -241,7 +241,7 @@ def show_comparison(reports: list[dict[str, Any]]) -> None:
     for r in reports:
         table.add_row(
             r["scheme"],
-            r["mode"],
+            r["routing"],
             f"{r['records_per_s']:,.0f}",
             f"{r['over_first']:.2f} x",
             f"{r['latency_s'] or 0:.2f}",
@@ -284,7 +284,7 @@ def show_demo(results: list[dict[str, Any]]) -> None:
     top = max(max(result["loads"]) for result in results)
     for result in results:
         loads, mean = result["loads"], sum(result["loads"]) / len(result["loads"])
-        title = "plain groupBy" if result["mode"] == "plain" else f"unskew, {result['scheme']}"
+        title = "plain groupBy" if result["routing"] == "plain" else f"unskew, {result['scheme']}"
         console.print(
             f"\n[bold]{title}[/]: {result['records_per_s']:,.0f} records/s, busiest worker "
             f"{max(loads) / mean:.2f} times the mean, {result['state_rows']:,} state rows",

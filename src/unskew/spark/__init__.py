@@ -14,12 +14,12 @@ except ImportError as error:
     raise ImportError("unskew.spark needs PySpark: pip install 'unskew[spark]'") from error
 
 if TYPE_CHECKING:
-    from unskew.spark import aggregates
+    from unskew.spark import functions
     from unskew.spark.balancer import Balancer
     from unskew.spark.combiners import CombineFn, combine
     from unskew.spark.metrics import BatchMetrics, HotKey
     from unskew.spark.placement import SLOT
-    from unskew.spark.skew import see_skew
+    from unskew.spark.profile import Profile, profile
 
 _HOMES = {
     "SLOT": "unskew.spark.placement",
@@ -28,7 +28,8 @@ _HOMES = {
     "CombineFn": "unskew.spark.combiners",
     "HotKey": "unskew.spark.metrics",
     "combine": "unskew.spark.combiners",
-    "see_skew": "unskew.spark.skew",
+    "Profile": "unskew.spark.profile",
+    "profile": "unskew.spark.profile",
 }
 
 __all__ = [
@@ -37,15 +38,16 @@ __all__ = [
     "BatchMetrics",
     "CombineFn",
     "HotKey",
-    "aggregates",
+    "Profile",
     "combine",
-    "see_skew",
+    "functions",
+    "profile",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    if name == "aggregates":
-        return importlib.import_module("unskew.spark.aggregates")
+    if name == "functions":
+        return importlib.import_module("unskew.spark.functions")
     if name in _HOMES:
         return getattr(importlib.import_module(_HOMES[name]), name)
     raise AttributeError(f"module 'unskew.spark' has no attribute {name!r}")

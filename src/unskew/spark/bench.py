@@ -157,24 +157,24 @@ def collected(rows: DataFrame, grouping: list[str]) -> DataFrame:
 
 def gains(
     spark: SparkSession,
-    schemes: Sequence[tuple[str, str]],
+    schemes: Sequence[tuple[str, str | None]],
     works: Sequence[Work],
     workers: int,
     progress: Callable[[int], None] | None = None,
 ) -> list[dict[str, Any]]:
-    """Return the speed of schemes, each with its mode, over plain grouping and over the ideal."""
+    """Return the speed of schemes with their routing, over plain grouping and over the ideal."""
     results = []
     for work in works:
         operator = partial(sleeping_count, delay_s=work.delay_s)
         plain = None
-        for scheme, mode in [("key", "plain"), *schemes]:
-            balanced = None if mode == "plain" else partial(_balancer, scheme, mode)
+        for scheme, routing in [("key", "plain"), *schemes]:
+            balanced = None if routing == "plain" else partial(_balancer, scheme, routing)
             found = measure(spark, work, operator, balanced)
             plain = plain or found
             results.append(
                 {
                     "scheme": scheme,
-                    "mode": mode,
+                    "routing": routing,
                     "z": work.z,
                     "workers": workers,
                     "records_per_s": found["records_per_s"],
@@ -214,13 +214,13 @@ def overheads(
     }
     return [
         {
-            "mode": mode,
+            "routing": routing,
             "scheme": scheme,
-            "seconds": took[scheme, mode],
-            "fraction": took[scheme, mode] / took[runs[0]] - 1,
-            "state_rows": found[scheme, mode][-1]["state_rows"],
+            "seconds": took[scheme, routing],
+            "fraction": took[scheme, routing] / took[runs[0]] - 1,
+            "state_rows": found[scheme, routing][-1]["state_rows"],
         }
-        for scheme, mode in COSTLY
+        for scheme, routing in COSTLY
     ]
 
 
@@ -230,5 +230,5 @@ def _collect_alone(run: tuple[str, str], work: Work, workers: int) -> dict[str, 
         return measure(spark, work, collected, balanced)
 
 
-def _balancer(scheme: str, mode: str, checkpoint: str) -> Balancer:
-    return Balancer(scheme, mode=mode, checkpoint=checkpoint)
+def _balancer(scheme: str, routing: str | None, checkpoint: str) -> Balancer:
+    return Balancer(scheme, routing=routing, checkpoint=checkpoint)

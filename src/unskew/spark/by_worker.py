@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from unskew.murmur import homes, targets
 from unskew.routers import read_schemes
 from unskew.spark.balancer import Balancer
+from unskew.spark.choices import for_split_rows
 from unskew.spark.keys import ColumnOrName, check_free, key_columns, key_id
 from unskew.spark.placement import SLOT, slot_column, worker_column
 from unskew.spark.planned import plan_key
@@ -20,6 +21,7 @@ from unskew.spark.planned import plan_key
 Keys = NDArray[np.uint64]
 
 WORKER, KEY_ID, AWAY = "worker", "key_id", "away"
+ANY = for_split_rows("what a worker keeps")
 FIXED = ("key", "pkg", "greedy-d")
 """Routers whose choices for a key do not depend on what came before."""
 
@@ -34,8 +36,8 @@ def by_worker(df: DataFrame, balance: Balancer, *keys: ColumnOrName) -> DataFram
     for name in (WORKER, KEY_ID, AWAY):
         check_free(df, name, "rename it, that name is needed")
     columns, reach = key_columns(df, keys), Reach.of(balance, df)
-    n_workers = reach.n_workers
-    identity = plan_key(columns) if balance.planned else key_id(columns)
+    n_workers, routing = reach.n_workers, balance.routing_of("by_worker", ANY)
+    identity = plan_key(columns) if routing.planned else key_id(columns)
     routed = balance.route(df, *keys).withColumns(
         {
             WORKER: worker_column(columns, F.col(SLOT), n_workers),
@@ -45,7 +47,7 @@ def by_worker(df: DataFrame, balance: Balancer, *keys: ColumnOrName) -> DataFram
     )
     target = F.element_at(F.lit(targets(n_workers).tolist()), F.col(WORKER) + 1)
     slotted = routed.withColumn(SLOT, slot_column([F.col(WORKER)], target, n_workers))
-    return balance.sent(slotted, [WORKER, SLOT])
+    return routing.sent(slotted, [WORKER, SLOT])
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,8 @@ class Reach:
     @classmethod
     def of(cls, balance: Balancer, df: DataFrame) -> Reach:
         """Return the reach of keys that a balancer routes."""
-        return cls(balance.scheme, balance.planned, balance.n_workers(df))
+        routing = balance.routing_of("by_worker", ANY)
+        return cls(routing.scheme, routing.planned, routing.n_workers(df))
 
     @property
     def name(self) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -100,12 +100,19 @@ class Combined:
         The type of the result.
     codec
         Of accumulators.
+    name
+        Of the column of results.
     """
 
     function: CombineFn
     inputs: tuple[Column, ...]
     returns: DataType | str
     codec: Codec
+    name: str
+
+    def alias(self, name: str) -> Combined:
+        """Return it under another name."""
+        return replace(self, name=name)
 
     def accumulators(self, group: Column) -> Column:
         """Return accumulators of the rows of a chunk: one for each group, nulls in other rows."""
@@ -158,7 +165,7 @@ def combine(
         raise ValueError("combine needs at least one column, as in combine(fn, 'price', ...)")
     inputs = tuple(F.col(column) if isinstance(column, str) else column for column in columns)
     schema = None if accumulator is None else as_struct(accumulator)
-    return Combined(function, inputs, returns, Codec(schema))
+    return Combined(function, inputs, returns, Codec(schema), f"combine({type(function).__name__})")
 
 
 @dataclass(frozen=True)

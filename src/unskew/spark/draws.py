@@ -122,7 +122,7 @@ def check_order(df: DataFrame, scheme: str) -> None:
             f"{scheme} decides by the order of the rows, and rows that come out of a shuffle may "
             "come in another order when a task is tried again: set "
             f"{' and '.join(unguarded)} to true, route before the shuffle, or use a scheme in "
-            "mode='planned'"
+            "routing='planned'"
         )
 
 

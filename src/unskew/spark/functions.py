@@ -1,7 +1,7 @@
-"""Aggregates by the names that Spark has for them.
+"""Aggregates under the names of ``pyspark.sql.functions``, for ``Balancer.groupBy(...).agg``.
 
-`Balancer.aggregate` takes any aggregate of Spark's, as a Column. Here are the usual ones, for those
-who like to import them from one place, and one that streams do not have.
+``agg`` takes any aggregate of Spark's. Here are the usual ones, to import from one place, one that
+Spark's streams lack (`count_distinct`), and those of the user's own (`combine`).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from pyspark.sql.functions import (
     sum,
 )
 
+from unskew.spark.combiners import combine
 from unskew.spark.keys import ColumnOrName
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "avg",
     "collect_list",
     "collect_set",
+    "combine",
     "count",
     "count_distinct",
     "max",

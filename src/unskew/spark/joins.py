@@ -221,8 +221,8 @@ class SkewJoin:
     def at_home(self, routing: Routing) -> DataFrame:
         """Return the plain join: each key on the worker that Spark's hash chooses."""
         split = self._split
-        place = routing._place(split.df, self._operator)
-        observed = routing._with_slots(split.df, split.route, place).drop(split.route.slot)
+        place = routing.place(split.df, self._operator)
+        observed = routing.with_slots(split.df, split.route, place).drop(split.route.slot)
         return self._joined(observed, self._other.df)
 
     def of_batches(self, strategy: Strategy) -> DataFrame:
@@ -237,7 +237,7 @@ class SkewJoin:
 
     def of_streams(self, routing: Routing, strategy: Strategy) -> DataFrame:
         """Return the join of two streams, or of a stream and a table, by plans that change."""
-        place = routing._beside_checkpoint(self._operator)
+        place = routing.beside_checkpoint(self._operator)
         if located(place.root)[0].type_name not in ATOMIC:
             raise ValueError(
                 f"the two sides of a join agree on their plan by a file that is created once, and "
@@ -255,7 +255,7 @@ class SkewJoin:
             return TimedPlanning(strategy, folder, memory, schedule, by_batch=times is None)
 
         also = f"unskew times of {routing.name} {place.owner}" if times else None
-        routed = routing._watched(
+        routed = routing.watched(
             split.route.by_terms(split.df, terms, split.at_us),
             split.route,
             guide,

@@ -66,7 +66,7 @@ class LogIdentity(Rooted):
         if known["workers"] != self.n_workers:
             raise LostStateError(
                 f"{self.root} is of a query with {known['workers']} workers, and now there are "
-                f"{self.n_workers}: set spark.sql.shuffle.partitions or workers= as it was, or "
+                f"{self.n_workers}: set spark.sql.shuffle.partitions as it was, or "
                 "begin with a new checkpoint"
             )
         if known["elastic"] != self.elastic:

@@ -40,7 +40,7 @@ def strategy_of(
     if scheme.name not in CLASSIFYING:
         known = ", ".join(["key", "shuffle", *CLASSIFYING, *PLANNERS])
         raise ValueError(
-            f"{scheme.name} decides record by record, use mode='online'; planned: {known}"
+            f"{scheme.name} decides record by record, use routing='online'; planned: {known}"
         )
     return Classified(scheme, n_workers)
 

@@ -17,13 +17,13 @@ from unskew.spark.checkpoint import PARTITIONS, checkpoint_partitions
 from unskew.spark.draws import check_order, with_draws
 from unskew.spark.files import check_writable
 from unskew.spark.hot_keys import Strategy
-from unskew.spark.keys import ColumnOrName, check_free, flat, key_columns, key_id
+from unskew.spark.keys import ColumnOrName, key_columns, key_id
 from unskew.spark.metrics import BatchMetrics, Guide, Watch, watch
 from unskew.spark.moves import MEASURED
 from unskew.spark.names import Names
 from unskew.spark.observed import NAMED, PER_WORKER, TRACKED, Look, name_column
 from unskew.spark.online import Routers, slot_udf
-from unskew.spark.placement import SLOT, worker_column
+from unskew.spark.placement import worker_column
 from unskew.spark.places import Place, check_name, operator_name
 from unskew.spark.plan_source import read_plan
 from unskew.spark.planned import CLASSIFYING, PlannedRoute, local_table, strategy_of
@@ -31,61 +31,71 @@ from unskew.spark.planning import Memory, Planning, TimedPlanning
 from unskew.spark.plans import PlanFolder
 from unskew.spark.schedule import Schedule
 from unskew.spark.state_files import StateFiles
-from unskew.state import whole, within
+from unskew.state import within
 
-MODES = ("planned", "online")
-KEPT = 1000
+ROUTINGS = ("planned", "online")
+
+
+def _unchanged(routed: DataFrame, grouping: Sequence[ColumnOrName]) -> DataFrame:
+    return routed
 
 
 @dataclass(frozen=True)
 class Routing:
-    """Gives rows their slots; the parameters are told by `unskew.spark.Balancer`."""
+    """Gives rows their slots, by one scheme.
 
-    scheme: str = "w-choices"
-    workers: int | None = None
-    mode: str | None = None
+    Parameters
+    ----------
+    scheme, routing, checkpoint, name, decay, capacities, active
+        As of `unskew.spark.Balancer`.
+    metrics
+        Where the metrics of micro-batches go.
+    sent
+        Returns routed rows, about to be grouped, as workers are to get them.
+    """
+
+    scheme: str
+    routing: str | None = None
     checkpoint: str | None = None
     name: str = "router"
     decay: float = 0.5
     capacities: Sequence[float] | str | None = None
     active: Collection[int] | None = None
-    metrics: deque[BatchMetrics] = field(
-        default_factory=lambda: deque(maxlen=KEPT), init=False, repr=False, compare=False
-    )
-    _scheme: Scheme | str = field(init=False, repr=False, compare=False)
+    metrics: deque[BatchMetrics] = field(default_factory=deque)
+    sent: Callable[[DataFrame, Sequence[ColumnOrName]], DataFrame] = _unchanged
+    kind: Scheme | str = field(init=False)
+    """The scheme itself, or the text of a planner."""
 
     def __post_init__(self) -> None:
-        if self.workers is not None:
-            whole("workers", self.workers, 1)
         check_name(self.name)
         within("decay", self.decay, 0.0, 1.0)
-        if self.mode not in (None, *MODES):
-            raise ValueError(f"mode must be one of {', '.join(MODES)}, got {self.mode!r}")
-        planner = self._scheme_name in PLANNERS
+        if self.routing not in (None, *ROUTINGS):
+            raise ValueError(f"routing must be one of {', '.join(ROUTINGS)}, got {self.routing!r}")
+        planner = self.scheme_name in PLANNERS
         named = list(read_planners(self.scheme)) if planner else read_schemes(self.scheme)
         if len(named) != 1:
             raise ValueError(f"a balancer has one scheme, got {self.scheme}")
-        object.__setattr__(self, "_scheme", named[0])
+        object.__setattr__(self, "kind", named[0])
         if isinstance(named[0], Scheme):
-            named[0].router(self.workers or 2, **named[0].given)  # refuses bad parameters
-        if planner and self.mode == "online":
-            raise ValueError(f"{self.scheme} plans between batches: use mode='planned'")
-        if self.mode == "planned":
-            strategy_of(self._scheme, 1)
+            named[0].router(2, **named[0].given)  # refuses bad parameters
+        if planner and self.routing == "online":
+            raise ValueError(f"{self.scheme} plans between batches: use routing='planned'")
+        if self.routing == "planned":
+            strategy_of(self.kind, 1)
         self._take_capacities()
 
     def _take_capacities(self) -> None:
         given = self.capacities
         if given is None:
             return
-        if isinstance(self._scheme, Scheme):
-            if self.planned or isinstance(given, str) or not self._scheme.accepts("capacities"):
+        if isinstance(self.kind, Scheme):
+            if self.planned or isinstance(given, str) or not self.kind.accepts("capacities"):
                 raise ValueError(
-                    "capacities are for planners like 'mixed' and, as numbers in mode='online', "
+                    "capacities are for planners like 'mixed' and, as numbers in routing='online', "
                     f"for 'fish' and 'consistent', not for {self.scheme}"
                 )
-            able = replace(self._scheme, given={**self._scheme.given, "capacities": [*given]})
-            object.__setattr__(self, "_scheme", able)
+            able = replace(self.kind, given={**self.kind.given, "capacities": [*given]})
+            object.__setattr__(self, "kind", able)
         if isinstance(given, str):
             if given != MEASURED:
                 raise ValueError(f"capacities must be numbers or {MEASURED!r}, got {given!r}")
@@ -101,24 +111,12 @@ class Routing:
     @property
     def planned(self) -> bool:
         """Whether rows are routed by a plan."""
-        if isinstance(self._scheme, str):
+        if isinstance(self.kind, str):
             return True
-        able = self._scheme_name in (*CLASSIFYING, "key", "shuffle")
-        return able if self.mode is None else self.mode == "planned"
+        able = self.scheme_name in (*CLASSIFYING, "key", "shuffle")
+        return able if self.routing is None else self.routing == "planned"
 
-    def route(
-        self, df: DataFrame, *keys: ColumnOrName, before: Sequence[ColumnOrName] = ()
-    ) -> DataFrame:
-        """Return the rows with a ``slot``: an operator grouped by the keys and it is balanced.
-
-        Group by the columns of ``before`` (a window, say), then the keys, then the slot, in this
-        order: Spark's hash of them sends each row to the worker that the scheme chose.
-        """
-        check_free(df, SLOT, "rename it, that name is needed for the slot")
-        place = self._place(df, operator_name("route", *before, *flat(keys)))
-        return self._with_slots(df, self._routes(df, keys, before, SLOT), place)
-
-    def _routes(
+    def routes(
         self,
         df: DataFrame,
         keys: Sequence[ColumnOrName],
@@ -139,34 +137,26 @@ class Routing:
         grouping = [*(key_columns(df, before) if before else []), *columns]
         return PlannedRoute(columns, grouping, self.n_workers(df), names, slot or names("slot"))
 
-    def _with_slots(self, df: DataFrame, route: PlannedRoute, place: Place | None) -> DataFrame:
+    def with_slots(self, df: DataFrame, route: PlannedRoute, place: Place | None) -> DataFrame:
+        """Return the rows with their slots; those of a stream keep what is needed at a place."""
         how = self._planned if self.planned else self._online
         routed, guide = how(df, route, place)
         if place is not None:
-            routed = self._watched(routed, route, guide, place)
+            routed = self.watched(routed, route, guide, place)
         return routed.drop(route.names("id"), route.names("drawn"))
 
-    def route_windows(self, df: DataFrame, *keys: ColumnOrName, length_us: int) -> DataFrame:
-        """Return the rows of a stream with a ``slot`` that a key keeps as long as a window lasts.
-
-        The rows have a column ``window``; group by it, the keys, and the slot, in this order. A
-        window keeps the plan that was in force when it opened, so any operator will do.
-        """
-        check_free(df, SLOT, "rename it, that name is needed for the slot")
-        return self._by_windows(df, self._routes(df, keys, ["window"], SLOT), "window", length_us)
-
-    def _by_windows(
+    def by_windows(
         self, df: DataFrame, route: PlannedRoute, window: str, length_us: int
     ) -> DataFrame:
         """Return the rows with slots; ``window`` is the column of their window."""
-        if not (isinstance(self._scheme, str) and df.isStreaming):
+        if not (isinstance(self.kind, str) and df.isStreaming):
             raise ValueError(
                 "windows keep their plans in a stream that is routed by a planner: use one, as in "
                 "Balancer('mixed', ...)"
             )
-        place = self._place(df, operator_name("windows", *route.columns, length_us))
+        place = self.place(df, operator_name("windows", *route.columns, length_us))
         assert place is not None
-        strategy = self._strategy(route.n_workers)
+        strategy = self.strategy(route.n_workers)
         assert strategy is not None
         schedule = Schedule(place.root, length_us)
         start = F.col(f"{window}.start").cast("timestamp")
@@ -177,16 +167,17 @@ class Routing:
             memory = Memory(route.n_workers, self.decay)
             return TimedPlanning(strategy, PlanFolder(place.plans), memory, schedule)
 
-        watched = self._watched(routed, route, guide, place, latest=F.unix_micros(start))
+        watched = self.watched(routed, route, guide, place, latest=F.unix_micros(start))
         return watched.drop(route.names("id"), route.names("drawn"))
 
-    def _strategy(self, n_workers: int) -> Strategy | None:
-        return strategy_of(self._scheme, n_workers, self._given_capacities)
+    def strategy(self, n_workers: int) -> Strategy | None:
+        """Return what makes plans by the scheme; None if it needs none."""
+        return strategy_of(self.kind, n_workers, self._given_capacities)
 
     def _online(
         self, df: DataFrame, route: PlannedRoute, place: Place | None
     ) -> tuple[DataFrame, Callable[[], Guide]]:
-        scheme = self._scheme
+        scheme = self.kind
         assert isinstance(scheme, Scheme)
         check_order(df, self.scheme)
         slots = slot_udf(scheme, route.n_workers, place)
@@ -200,9 +191,9 @@ class Routing:
     def _planned(
         self, df: DataFrame, route: PlannedRoute, place: Place | None
     ) -> tuple[DataFrame, Callable[[], Guide]]:
-        strategy = self._strategy(route.n_workers)
+        strategy = self.strategy(route.n_workers)
         if strategy is None:
-            spread = self._scheme_name == "shuffle"
+            spread = self.scheme_name == "shuffle"
             return (route.over_all(df) if spread else route.by_hash(df)), Guide
         if place is None:
             table = local_table(df, route.learned(df, strategy), route.names)
@@ -214,7 +205,7 @@ class Routing:
 
         return route.by_table(df, read_plan(df.sparkSession, place, route.names)), guide
 
-    def _watched(
+    def watched(
         self,
         df: DataFrame,
         route: PlannedRoute,
@@ -240,14 +231,15 @@ class Routing:
             name,
             lambda: Watch(guide(), route.n_workers, self.metrics, path, also),
         )
-        planner = isinstance(self._scheme, str)
+        planner = isinstance(self.kind, str)
         few = max(NAMED, PER_WORKER * route.n_workers)
         keys = TRACKED if planner else min(TRACKED, few)
         seen = look.at(df)
         return look.dropped(seen.observe(name, *look.sketches(route.n_workers, keys)))
 
     @property
-    def _scheme_name(self) -> str:
+    def scheme_name(self) -> str:
+        """The scheme without its parameters."""
         return self.scheme.partition(":")[0].strip()
 
     def n_workers(self, df: DataFrame) -> int:
@@ -259,21 +251,17 @@ class Routing:
                 f"the checkpoint {self.checkpoint} was begun with {fixed} shuffle partitions, the "
                 f"session has {session}: set {PARTITIONS} to {fixed}, or begin a new checkpoint"
             )
-        if self.workers is not None and self.workers != session:
-            raise ValueError(
-                f"workers={self.workers}, but spark.sql.shuffle.partitions is {session}: "
-                "a worker is a shuffle partition, so set that to the same"
-            )
         given = self.capacities
         if given is not None and not isinstance(given, str) and len(given) != session:
             raise ValueError(f"{len(given)} capacities for {session} workers: give one for each")
         return session
 
-    def _place(self, df: DataFrame, operator: str) -> Place | None:
+    def place(self, df: DataFrame, operator: str) -> Place | None:
         """Return where an operator of a stream keeps its files; None in a batch."""
-        return self._beside_checkpoint(operator) if df.isStreaming else None
+        return self.beside_checkpoint(operator) if df.isStreaming else None
 
-    def _beside_checkpoint(self, operator: str) -> Place:
+    def beside_checkpoint(self, operator: str) -> Place:
+        """Return where an operator keeps its files; refuse a folder that cannot be written."""
         if self.checkpoint is None:
             raise ValueError(
                 "routing a stream keeps its state beside the query's checkpoint: "

@@ -58,6 +58,10 @@ class MoveLog(LogIdentity):
 
     def activate(self, workers: Collection[int], begin: bool = False) -> None:
         """Say which workers are active from the next batch on; to begin with, if nobody did."""
+        most = self.n_workers
+        if not workers or min(workers) < 0 or (most and max(workers) >= most):
+            some = f"some of 0 to {most - 1}" if most else "numbers from 0 on"
+            raise ValueError(f"active workers must be {some}, got {sorted(workers)}")
         write = write_once if begin else write_whole
         write(self._system, self._path / "active", json.dumps(sorted(workers)).encode())
 

@@ -14,7 +14,7 @@ def duration_us(df: DataFrame, window: Column) -> int:
     if df.select(window).columns != [WINDOW]:
         raise ValueError(
             "give a window of fixed length, as F.window(...) makes it; for sessions, use "
-            "apply_in_pandas_with_state with a timeout"
+            "applyInPandasWithState with a timeout"
         )
     times = (TimestampType, TimestampNTZType)
     columns = [

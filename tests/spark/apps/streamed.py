@@ -43,7 +43,7 @@ def streamed(
         pq.write_table(table, folder / f"in/{i:03d}.parquet")
     stream = spark.readStream.schema(app.schema).option("maxFilesPerTrigger", 1)
     rows = stream.parquet(str(folder / "in"))
-    balance = Balancer(scheme, mode=mode, checkpoint=str(folder / "checkpoint"))
+    balance = Balancer(scheme, routing=mode, checkpoint=str(folder / "checkpoint"))
     found: list[pd.DataFrame] = []
 
     def keep(batch: DataFrame, number: int) -> None:

@@ -26,11 +26,11 @@ def unskew(*arguments: str) -> subprocess.CompletedProcess[str]:
         (["run", "word-count:k=few"], "k must be a number"),
         (["run", "vwap", "--scheme", "wchoices"], "unknown scheme 'wchoices'"),
         (["run", "vwap", "--workers", "0"], "workers must be at least 1, got 0"),
-        (["run", "vwap", "--batch", "0"], "batch must be at least 1, got 0"),
+        (["run", "vwap", "--batch-records", "0"], "batch-records must be at least 1, got 0"),
         (["run", "vwap", "--delay-us", "-1"], "delay-us must be at least 0"),
         (["run", "vwap", "--sink", "mysql:x"], "unknown sink 'mysql:x'"),
         (["run", "vwap", "--columns", "price"], "options must look like word=key,ts=time"),
-        (["compare", "vwap", "--schemes", "key,mixed:online"], "use mode='planned'"),
+        (["compare", "vwap", "--schemes", "key,mixed@online"], "use routing='planned'"),
         (["compare", "vwap", "--plot", "x.doc"], "a picture must end in one of"),
     ],
 )
@@ -44,8 +44,15 @@ def test_bad_input_is_refused_before_spark_starts(arguments: list[str], message:
 def test_a_comparison_shows_what_balance_gains(tmp_path: Path) -> None:
     picture = tmp_path / "words.png"
     found = unskew(
-        *("compare", "vwap", "--schemes", "key,dstream", "--workers", "8", "--batch", "2e3"),
-        *("--stream", "zipf:z=2.5,keys=100,records=12e3", "--delay-us", "1500"),
+        *("compare", "vwap", "--schemes", "key,dstream", "--workers", "8"),
+        *(
+            "--batch-records",
+            "2e3",
+            "--stream",
+            "zipf:z=2.5,keys=100,records=12e3",
+            "--delay-us",
+            "1500",
+        ),
         *("--plot", str(picture), "--json"),
     )
     assert found.returncode == 0, found.stderr

@@ -93,7 +93,7 @@ def test_counts_every_record_once(whole: DecisionTree) -> None:
 def test_the_same_tree_by_every_scheme_and_after_a_restart(
     spark: SparkSession, tmp_path: Path, whole: DecisionTree, scheme: str, mode: str
 ) -> None:
-    balance = Balancer(scheme, mode=mode, checkpoint=str(tmp_path))
+    balance = Balancer(scheme, routing=mode, checkpoint=str(tmp_path))
     first, again = DecisionTree(), DecisionTree()
     first.learn(frame(spark, 0), 0, balance)
     again.learn(frame(spark, 7), 0, balance)  # would be seen if it were learnt

@@ -1,0 +1,18 @@
+"""Schemes as the commands take them: with the routing, where that is wanted."""
+
+from __future__ import annotations
+
+
+def routed_schemes(text: str, routing: str | None = None) -> list[tuple[str, str | None]]:
+    """Return schemes with their routing: one of their own, or the one for all of them.
+
+    Examples
+    --------
+    >>> routed_schemes("key,fish:alpha=0.5@online", "planned")
+    [('key', 'planned'), ('fish:alpha=0.5', 'online')]
+    """
+    chosen = []
+    for part in text.split(","):
+        scheme, at, own = part.strip().partition("@")
+        chosen.append((scheme, own if at else routing))
+    return chosen
