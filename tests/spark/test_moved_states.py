@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from spark.moved_states import KINDS, Case, cause, difference
-from spark.streams import read_batches, write_batches
+from spark.streams import outputs, read_batches, write_batches
 from unskew.spark import Balancer, exports, record, whereabouts
 from unskew.spark.log_identity import LostStateError
 from unskew.spark.planned import plan_key
@@ -226,6 +226,18 @@ class Timeless(StatefulProcessor):
 
     def close(self) -> None:
         pass
+
+
+def test_null_numbers_are_no_keys_of_processors(spark: SparkSession, tmp_path: Path) -> None:
+    write_batches(tmp_path / "in", [pa.table({"key": pa.array([1, None, 2], pa.int64())})])
+    checkpoint = str(tmp_path / "checkpoint")
+    rows = read_batches(spark, tmp_path / "in")
+    grouped = Balancer("key", checkpoint=checkpoint).groupBy(rows, "key")
+    found = grouped.transformWithStateInPandas(
+        Timeless(), "key bigint, n bigint", "update", "ProcessingTime"
+    )
+    with pytest.raises(StreamingQueryException, match=r"is a number is null.*F\.coalesce"):
+        outputs(found, tmp_path / "checkpoint", "update")
 
 
 def test_processors_see_no_timers_of_ours(spark: SparkSession, tmp_path: Path) -> None:

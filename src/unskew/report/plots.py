@@ -101,7 +101,7 @@ def plot_comparison(reports: list[dict[str, Any]], path: str | Path) -> None:
     matplotlib.use("agg")
     from matplotlib import pyplot as plt
 
-    names = [f"{r['scheme']}\n{r['mode']}" for r in reports]
+    names = [f"{r['scheme']}\n{r['routing']}" for r in reports]
     colours = [COLOURS[i % len(COLOURS)] for i in range(len(reports))]
     figure, ((speed, latency), (balance, state)) = plt.subplots(
         2, 2, figsize=(max(9, 2 + 1.5 * len(reports)), 7), layout="constrained"

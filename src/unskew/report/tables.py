@@ -197,8 +197,8 @@ def show_spark(results: list[dict[str, Any]], overhead: list[dict[str, Any]]) ->
     console.print(table)
     for row in overhead:
         console.print(
-            f"{row['mode']} routing by {row['scheme']} costs {row['fraction']:.0%} where nothing "
-            f"is skewed ({row['state_rows']:,} state rows)"
+            f"{row['routing']} routing by {row['scheme']} costs {row['fraction']:.0%} where "
+            f"nothing is skewed ({row['state_rows']:,} state rows)"
         )
 
 
@@ -219,8 +219,9 @@ def show_run(report: dict[str, Any]) -> None:
     console = _console()
     console.print(table)
     console.print(
-        f"{report['app']} by {report['scheme']} ({report['mode']}), {report['workers']} workers: "
-        f"{report['records']:,} records, {report['records_per_s']:,.0f} a second; "
+        f"{report['app']} by {report['scheme']} ({report['routing']}), "
+        f"{report['workers']} workers: {report['records']:,} records, "
+        f"{report['records_per_s']:,.0f} a second; "
         f"{ENDS[report['stopped']]}"
     )
 

@@ -332,9 +332,10 @@ class Grouped:
             return Moving(planner, PlanFolder(place.plans), log, memory, routing.capacities)
 
         costs = f"unskew costs of {routing.name} {place.owner}"
-        rows = routing.watched(route.moving(df, log), route, guide, place, also=costs)
         reporter = Reporter(names, output, log)
         operator = operator_of(reporter)
+        routed = route.moving(df, log, null_numbers=isinstance(operator, Operator))
+        rows = routing.watched(routed, route, guide, place, also=costs)
         if operator.times_out:
             rows = route.with_heralds(rows)
         results = operator.apply(with_facts(rows, route), keys, route.slot, mode)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import DataType
+from pyspark.sql.types import DataType, DoubleType, FloatType, IntegralType
 
 from unskew.murmur import CELLS, MASK, targets
 from unskew.planners import PLANNERS, read_planners
@@ -24,6 +26,15 @@ from unskew.spark.planning import Memory
 from unskew.spark.plans import SplitPlan
 from unskew.spark.whereabouts import MoveLog
 
+MINUS_ZERO = (
+    "a key is -0.0, of which Spark keeps another state than of 0.0, though it groups their rows "
+    "together: add 0.0 to it, df.withColumn(key, F.col(key) + 0.0)"
+)
+NULL_NUMBER = (
+    "a key that is a number is null: Spark's transformWithStateInPandas then mixes up the states "
+    "of all keys in a partition; give it another value, "
+    "df.withColumn(key, F.coalesce(key, F.lit(-1))), or make a string of it"
+)
 CLASSIFYING = ("d-choices", "w-choices", "round-robin-head", "dstream", "fish")
 """Schemes whose hot keys can be planned for."""
 
@@ -89,11 +100,14 @@ class PlannedRoute:
         found = joined.withColumn(self.names("targets"), chosen).drop(serving)
         return self._with_slot(found, F.col(self.names("targets")))
 
-    def moving(self, df: DataFrame, log: MoveLog) -> DataFrame:
-        """Return the rows with slots by where the states of keys are, and what to do with these."""
+    def moving(self, df: DataFrame, log: MoveLog, null_numbers: bool = True) -> DataFrame:
+        """Return the rows with slots by where the states of keys are, and what to do with these.
+
+        Keys that are numbers may be null, unless ``null_numbers`` is false.
+        """
         table = self._read_orders(df, log, "keys")
         id_, own, text = self.names("id"), self.names("known"), self.names("key")
-        joined = self._checked(df).join(F.broadcast(table), id_, "left")
+        joined = self._checked(df, null_numbers).join(F.broadcast(table), id_, "left")
         # Of keys that a record or a plan knows; a new one has to be told of, too, if workers go.
         key = key_text(self.columns, self._kinds(df))
         told = F.lit(True) if log.elastic else F.col(self.names("target")).isNotNull()
@@ -136,21 +150,28 @@ class PlannedRoute:
     def _kinds(self, df: DataFrame) -> list[DataType]:
         return [field.dataType for field in df.select(*self.columns).schema]
 
-    def _checked(self, df: DataFrame) -> DataFrame:
-        """Return the rows with the key of plans; refuse keys of which Spark makes two states."""
+    def _checked(self, df: DataFrame, null_numbers: bool) -> DataFrame:
+        """Return the rows with the key of plans; refuse keys of which Spark mixes up the states."""
         known, kinds = self._known(df), self._kinds(df)
-        if not has_floats(kinds):
-            return known
-        raw = key_text(self.columns, kinds, signed=True)
-        odd = raw != key_text(self.columns, kinds)
-        message = (
-            "a key is -0.0, of which Spark keeps another state than of 0.0, though it groups their "
-            "rows together: add 0.0 to it, df.withColumn(key, F.col(key) + 0.0)"
-        )
+        if has_floats(kinds):
+            raw = key_text(self.columns, kinds, signed=True)
+            odd = raw != key_text(self.columns, kinds)
+            known = self._refused(known, odd, MINUS_ZERO)
+        numbers = [
+            column
+            for column, kind in zip(self.columns, kinds, strict=True)
+            if isinstance(kind, IntegralType | FloatType | DoubleType)
+        ]
+        if numbers and not null_numbers:
+            some = reduce(or_, (column.isNull() for column in numbers))
+            known = self._refused(known, some, NULL_NUMBER)
+        return known
+
+    def _refused(self, df: DataFrame, which: Column, message: str) -> DataFrame:
+        """Return rows that fail where a condition holds."""
         id_ = self.names("id")
-        return known.withColumn(
-            id_, F.when(odd, F.raise_error(F.lit(message)).cast("long")).otherwise(F.col(id_))
-        )
+        failed = F.raise_error(F.lit(message)).cast("long")
+        return df.withColumn(id_, F.when(which, failed).otherwise(F.col(id_)))
 
     def with_heralds(self, df: DataFrame) -> DataFrame:
         """Return rows of `moving` and, for those whose state leaves, one to where it goes."""
