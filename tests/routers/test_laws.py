@@ -14,8 +14,10 @@ from hypothesis import strategies as st
 import unskew.routers
 from routers.cases import Keys, Parameters, capacities, new_router, parameters, streams
 from unskew.routers import ROUTERS, ConsistentHash, ElasticRouter, OffGreedy, Router
+from unskew.routers.greedy import GreedyRouter
 from unskew.state import WHOSE, Snapshot, SnapshotError
 
+FIXED = [name for name, scheme in ROUTERS.items() if scheme.fixed]
 ELASTIC = [name for name, scheme in ROUTERS.items() if scheme.elastic]
 WHOLE = ["key", "potc", "on-greedy", "off-greedy", "dkg", "consistent"]
 
@@ -134,6 +136,29 @@ def test_restorable_by_pickle(name: str, data: st.DataObject, keys: Keys) -> Non
     router = data.draw(started(name))
     copy = pickle.loads(pickle.dumps(router))
     assert np.array_equal(copy.route(keys), router.route(keys))
+
+
+@pytest.mark.parametrize("name", FIXED)
+@law
+@given(data=st.data(), keys=streams)
+def test_fixed(name: str, data: st.DataObject, keys: Keys) -> None:
+    router = data.draw(started(name))
+    other = type(router)(**{**router.parameters(), "source": 3})
+    before = [router.candidates(int(key)).tolist() for key in keys]
+    router.route(keys)
+    assert [router.candidates(int(key)).tolist() for key in keys] == before
+    assert [other.candidates(int(key)).tolist() for key in keys] == before
+
+
+def test_learning_and_probing_are_for_those_that_say_so() -> None:
+    for name in ROUTERS:
+        router = new_router(name, {"n_workers": 4})
+        before = router.snapshot()
+        router.probe(np.arange(4), 2)
+        if not router.offline:
+            router.learn([1, 2], [3, 4])
+        same = all(np.array_equal(before[part], now) for part, now in router.snapshot().items())
+        assert same == (not isinstance(router, GreedyRouter))
 
 
 @pytest.mark.parametrize("name", ELASTIC)

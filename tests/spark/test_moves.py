@@ -15,12 +15,13 @@ from unskew.planners import Mixed
 from unskew.spark import Balancer
 from unskew.spark.costs import Cost, Meter
 from unskew.spark.exports import HERE, MOVED, Note
-from unskew.spark.moves import MEASURED, Moving, Prices
+from unskew.spark.moves import Moving, Prices
 from unskew.spark.observed import Observed
 from unskew.spark.places import Place
 from unskew.spark.planning import Memory
 from unskew.spark.plans import PlanFolder
 from unskew.spark.reports import Report, ReportFile
+from unskew.spark.schemes import MEASURED
 from unskew.spark.whereabouts import MoveLog
 
 N = 4

@@ -21,11 +21,11 @@ from unskew.planners import PLANNERS
 from unskew.routers import ROUTERS
 from unskew.spark import Balancer, combine
 from unskew.spark.checkpoint import PARTITIONS
-from unskew.spark.planned import CLASSIFYING
 
 ALL = [
-    *((name, "planned") for name in ("key", "shuffle", *CLASSIFYING, *PLANNERS)),
-    *((name, "online") for name in ROUTERS if name != "off-greedy"),
+    *((name, "planned") for name, router in ROUTERS.items() if router.planned is not None),
+    *((name, "planned") for name in PLANNERS),
+    *((name, "online") for name in ROUTERS if not ROUTERS[name].offline),
 ]
 SOME = [("w-choices", "planned"), ("mixed", "planned"), ("shuffle", "online"), ("fish", "online")]
 SCHEMES = [pytest.param(*case, marks=[] if case in SOME else [pytest.mark.full]) for case in ALL]

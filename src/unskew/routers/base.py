@@ -4,7 +4,8 @@ Laws, each with a test of the same name: *closed* (a record goes to one of ``can
 they are right after it), *total* (any array of keys, also an empty one), *batch-free* (one call
 with n keys = n calls with one), *replayable* (same state and input, same output), *restorable*
 (snapshot, restore, go on = never stopped), *elastic* where ``elastic`` says so (workers come and go
-while it runs).
+while it runs), *fixed* where ``fixed`` says so (what was routed does not change the candidates of a
+key, nor does the source).
 """
 
 from __future__ import annotations
@@ -25,6 +26,9 @@ from unskew.state import Stateful, whole, within
 Workers = NDArray[np.int32]
 
 MOST_WORKERS = 2**20
+BY_HASH, ALL_WORKERS, HOT_KEYS = "by hash", "all workers", "hot keys"
+"""What a plan says of keys: nothing, as a hash decides; that any may be on all workers; which are hot,
+and the workers of these."""
 
 
 @dataclass(repr=False, eq=False)
@@ -49,6 +53,13 @@ class Router(Stateful, ABC):
     """Whether the records of one key may go to several workers."""
     elastic: ClassVar[bool] = False
     """Whether workers can be added and removed while it runs."""
+    fixed: ClassVar[bool] = False
+    """Whether the candidates of a key are the same at all sources and times, for given workers."""
+    offline: ClassVar[bool] = False
+    """Whether it needs the frequencies of all keys before the first record, see `learn`."""
+    planned: ClassVar[str | None] = None
+    """What a plan, made between batches of what was measured, has to say in its stead: `BY_HASH`,
+    `ALL_WORKERS` or `HOT_KEYS`; None if it has to decide record by record."""
 
     def __post_init__(self) -> None:
         whole("n_workers", self.n_workers, 1)
@@ -67,6 +78,12 @@ class Router(Stateful, ABC):
     def probe_every(self) -> int | None:
         """After how many records the true loads should be given to `probe`, if at all."""
         return None
+
+    def learn(self, keys: Any, counts: Any) -> None:
+        """Take in the frequencies of all keys, before the first record; most have no use for it."""
+
+    def probe(self, loads: Any, sources: int) -> None:
+        """Take in the true loads of workers, with so many sources; most have no use for them."""
 
     def route(self, keys: Any) -> Workers:
         """Return the worker of each record, in order."""

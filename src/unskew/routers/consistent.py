@@ -109,6 +109,7 @@ class ConsistentHash(ElasticRouter):
 
     nodes: int = 128
     splits: ClassVar[bool] = False
+    fixed: ClassVar[bool] = True
     ring: Ring = field(init=False)
 
     def __post_init__(self) -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from unskew.hashing import Keys
 from unskew.kernels.dstream import route_dstream
-from unskew.routers.base import Router, Workers, start_of
+from unskew.routers.base import HOT_KEYS, Router, Workers, start_of
 from unskew.sketches.coin_flip import ROOM_WITHOUT_DECLINE, CoinFlip
 from unskew.sketches.counting_bloom import CountingBloom
 
@@ -49,6 +49,7 @@ class DStream(Router):
     streams", ICNP 2017.
     """
 
+    planned: ClassVar[str | None] = HOT_KEYS
     threshold: int = 6
     length: int = 16
     ones: int = 2

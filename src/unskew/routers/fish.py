@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +14,7 @@ from unskew.kernels import fish as kernels
 from unskew.kernels.counters import Counters, look_up, new_counters
 from unskew.kernels.fish import ACTIVE, FishRule, FishState, Queues, Spread
 from unskew.kernels.ring import new_ring, ring_candidates
-from unskew.routers.base import Workers
+from unskew.routers.base import HOT_KEYS, Workers
 from unskew.routers.consistent import ElasticRouter, ring_nodes
 from unskew.state import whole, within
 
@@ -79,6 +80,7 @@ class Fish(ElasticRouter):
     Huang, "Efficient time-evolving stream processing at scale", which calls the scheme FISH.
     """
 
+    planned: ClassVar[str | None] = HOT_KEYS
     counters: int = 1000
     epoch: int = 1000
     alpha: float = 0.2

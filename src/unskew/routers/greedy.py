@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +33,7 @@ class GreedyRouter(Router):
         Records of the whole stream between two probes, with ``load="probing"``.
     """
 
+    fixed: ClassVar[bool] = True
     load: Literal["local", "global", "probing"] = "local"
     probe_records: int = 100_000
     loads: NDArray[np.float64] = field(init=False)

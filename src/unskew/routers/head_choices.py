@@ -11,7 +11,7 @@ from unskew.hashing import Keys
 from unskew.kernels import head as kernels
 from unskew.kernels.counters import look_up
 from unskew.kernels.head import CHOICES, NEXT_SOLUTION, TURN, HeadRule, HeadState
-from unskew.routers.base import Router, Workers, start_of
+from unskew.routers.base import HOT_KEYS, Router, Workers, start_of
 from unskew.state import at_least, whole, within
 
 
@@ -40,6 +40,7 @@ class HeadRouter(Router):
     warm_up: int | None = None
     state: HeadState = field(init=False)
     scheme: ClassVar[int]
+    planned: ClassVar[str | None] = HOT_KEYS
 
     def __post_init__(self) -> None:
         super().__post_init__()

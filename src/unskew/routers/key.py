@@ -9,7 +9,7 @@ import numpy as np
 
 from unskew.hashing import Keys
 from unskew.kernels.choices import route_first
-from unskew.routers.base import Router, Workers
+from unskew.routers.base import BY_HASH, Router, Workers
 
 
 @dataclass(repr=False, eq=False)
@@ -26,6 +26,8 @@ class KeyGrouping(Router):
     """
 
     splits: ClassVar[bool] = False
+    fixed: ClassVar[bool] = True
+    planned: ClassVar[str | None] = BY_HASH
 
     def _candidates(self, key: np.uint64) -> Workers:
         return self._choices(key, 1)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from unskew.hashing import Keys
-from unskew.routers.base import Router, Workers, start_of
+from unskew.routers.base import ALL_WORKERS, Router, Workers, start_of
 
 
 @dataclass(repr=False, eq=False)
@@ -24,6 +25,7 @@ class Shuffle(Router):
     [2, 0, 1, 2]
     """
 
+    planned: ClassVar[str | None] = ALL_WORKERS
     turn: NDArray[np.int64] = field(init=False)
 
     def __post_init__(self) -> None:

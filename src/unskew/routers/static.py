@@ -127,6 +127,8 @@ class OffGreedy(StaticRouter):
     "Off-Greedy" in Nasir et al., ICDE 2015 (see `GreedyD`).
     """
 
+    offline: ClassVar[bool] = True
+
     def learn(self, keys: Any, counts: Any) -> None:
         """Place keys by their frequencies; of equally frequent ones the smaller key first."""
         given = as_keys(keys)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from unskew.hashing import Keys
 from unskew.metrics import Queueing
 from unskew.planners import Plan, Planner, Proposal, Statistics
-from unskew.routers import ElasticRouter, OffGreedy, TableRouter
+from unskew.routers import ElasticRouter, TableRouter
 from unskew.sim.sources import Sources
 from unskew.sketches.exact import KeyIndex
 from unskew.state import within
@@ -122,7 +122,7 @@ class SchemeLine(Line):
     def __post_init__(self) -> None:
         super().__post_init__()
         router = self.sources.routers[0]
-        if isinstance(router, OffGreedy) or self.sources.probe_every:
+        if router.offline or self.sources.probe_every:
             raise ValueError(
                 f"{self.name} cannot run beside planners: it is told things on the way"
             )

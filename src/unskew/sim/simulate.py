@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from unskew.metrics import Agreement, Queueing
-from unskew.routers import OffGreedy, Scheme, read_schemes
+from unskew.routers import Scheme, read_schemes
 from unskew.sim.run import Run, WorkerChange, most_workers
 from unskew.sim.sources import Feed, Sources
 from unskew.sketches import Exact
@@ -154,7 +154,7 @@ def check_changes(changes: Sequence[WorkerChange], n_workers: int, n_records: in
 
 def _teach(runs: list[Run], stream: Stream, chunk: int) -> None:
     """Let offline schemes see the whole stream first."""
-    offline = [run for run in runs if issubclass(run.sources.scheme.router, OffGreedy)]
+    offline = [run for run in runs if run.sources.scheme.router.offline]
     if offline:
         frequencies = Exact()
         for part in stream.chunks(chunk):

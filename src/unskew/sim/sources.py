@@ -11,9 +11,7 @@ from numpy.typing import NDArray
 from unskew.hashing import Keys
 from unskew.routers import Router, Scheme
 from unskew.routers.consistent import ElasticRouter
-from unskew.routers.greedy import GreedyRouter
 from unskew.routers.key import KeyGrouping
-from unskew.routers.static import OffGreedy
 from unskew.sketches import Exact
 from unskew.workloads import Chunk
 
@@ -65,14 +63,13 @@ class Sources:
     def learn(self, frequencies: Exact) -> None:
         """Tell an offline scheme all frequencies."""
         for router in self.routers:
-            if isinstance(router, OffGreedy):
+            if router.offline:
                 router.learn(*frequencies.hot())
 
     def probe(self, loads: NDArray[np.int64]) -> None:
         """Give every source the true loads."""
         for router in self.routers:
-            if isinstance(router, GreedyRouter):
-                router.probe(loads, self.n_sources)
+            router.probe(loads, self.n_sources)
 
     def add_worker(self) -> None:
         """Let every source take in a new worker."""

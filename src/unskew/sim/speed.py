@@ -10,7 +10,6 @@ import numpy as np
 
 from unskew.hashing import Keys, hash_keys
 from unskew.routers import ROUTERS, Router, Scheme, read_schemes
-from unskew.routers.static import OffGreedy
 from unskew.sketches import Exact
 from unskew.state import at_least
 from unskew.workloads import Zipf
@@ -62,7 +61,7 @@ def _string_keys(stream: Zipf) -> Keys:
 
 def _seconds(scheme: Scheme, n_workers: int, keys: Keys) -> float:
     router: Router = scheme.router(n_workers, **scheme.given)
-    if isinstance(router, OffGreedy):
+    if router.offline:
         frequencies = Exact()
         frequencies.update(keys)
         router.learn(*frequencies.hot())

@@ -17,6 +17,7 @@ from unskew.spark.metrics import BatchMetrics
 from unskew.spark.placement import SLOT
 from unskew.spark.places import operator_name
 from unskew.spark.routing import Routing
+from unskew.spark.schemes import read_scheme
 from unskew.spark.whereabouts import MoveLog
 
 KEPT = 1000
@@ -153,13 +154,13 @@ class Balancer:
         routing = self.routing_of(operator, for_split_rows(f"the {chosen} side"))
         workers = routing.n_workers(streams[0] if streams else left)
         skewed = SkewJoin.of(sides, names, kind, chosen, workers, both)
-        if routing.scheme_name == LEFT:
+        if routing.scheme.by_hash:
             return skewed.at_home(routing)
         strategy = routing.strategy(workers) if routing.planned else None
         if strategy is None:
             raise ValueError(
-                f"a join is split by a plan, and {routing.scheme} makes none: use 'w-choices', "
-                "'d-choices', 'dstream', 'fish', a planner, or 'key' for a plain join"
+                f"a join is split by a plan, and {routing.scheme.text} makes none: use "
+                "'w-choices', 'd-choices', 'dstream', 'fish', a planner, or 'key' for a plain join"
             )
         return skewed.of_streams(routing, strategy) if streams else skewed.of_batches(strategy)
 
@@ -204,7 +205,7 @@ class Balancer:
 
     def _routing(self, scheme: str) -> Routing:
         return Routing(
-            scheme,
+            read_scheme(scheme),
             self.routing,
             self.checkpoint,
             self.name,

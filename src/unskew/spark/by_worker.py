@@ -11,19 +11,17 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from unskew.murmur import homes, targets
-from unskew.routers import read_schemes
 from unskew.spark.balancer import Balancer
 from unskew.spark.choices import for_split_rows
 from unskew.spark.keys import ColumnOrName, check_free, key_columns, key_id
 from unskew.spark.placement import SLOT, slot_column, worker_column
 from unskew.spark.planned import plan_key
+from unskew.spark.schemes import RouterScheme, read_scheme
 
 Keys = NDArray[np.uint64]
 
 WORKER, KEY_ID, AWAY = "worker", "key_id", "away"
 ANY = for_split_rows("what a worker keeps")
-FIXED = ("key", "pkg", "greedy-d")
-"""Routers whose choices for a key do not depend on what came before."""
 
 
 def by_worker(df: DataFrame, balance: Balancer, *keys: ColumnOrName) -> DataFrame:
@@ -75,17 +73,13 @@ class Reach:
     def of(cls, balance: Balancer, df: DataFrame) -> Reach:
         """Return the reach of keys that a balancer routes."""
         routing = balance.routing_of("by_worker", ANY)
-        return cls(routing.scheme, routing.planned, routing.n_workers(df))
-
-    @property
-    def name(self) -> str:
-        """The scheme without its parameters."""
-        return self.scheme.partition(":")[0].strip()
+        return cls(routing.scheme.text, routing.planned, routing.n_workers(df))
 
     @property
     def by_plan(self) -> bool:
         """Whether keys are where Spark's hash has them, but for those that a plan names."""
-        return self.planned and self.name != "shuffle"
+        scheme = read_scheme(self.scheme)
+        return self.planned and not (isinstance(scheme, RouterScheme) and scheme.on_all_workers)
 
     @property
     def usual(self) -> int:
@@ -113,9 +107,9 @@ class Reach:
         if self.by_plan:
             seen = np.array([np.isin(keys, those) for those in away]).T
             return np.asarray((homes(keys, self.n_workers)[:, None] == numbers) | seen)
-        if self.name not in FIXED:
+        scheme = read_scheme(self.scheme)
+        if not (isinstance(scheme, RouterScheme) and scheme.scheme.router.fixed):
             return np.ones((len(keys), self.n_workers), np.bool_)
-        (scheme,) = read_schemes(self.scheme)
-        router = scheme.router(self.n_workers, **scheme.given)
+        router = scheme.scheme.router(self.n_workers, **scheme.scheme.given)
         found = [np.isin(numbers, router.candidates(key)) for key in keys.tolist()]
         return np.array(found, np.bool_).reshape(len(keys), self.n_workers)

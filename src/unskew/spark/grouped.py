@@ -14,7 +14,6 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from pyspark.sql.types import NumericType, StructType
 
-from unskew.planners import PLANNERS, read_planners
 from unskew.spark.choices import for_aggregates, for_keys_with_state
 from unskew.spark.combiners import Combined, Combining
 from unskew.spark.keys import ColumnOrName, flat, key_columns
@@ -27,6 +26,7 @@ from unskew.spark.planning import Memory
 from unskew.spark.plans import PlanFolder
 from unskew.spark.processors import MovingProcessor
 from unskew.spark.reports import Reporter
+from unskew.spark.schemes import PlannerScheme
 from unskew.spark.state_types import as_struct
 from unskew.spark.stateful import Function, Operator, with_facts
 from unskew.spark.whereabouts import MoveLog
@@ -218,7 +218,7 @@ class Grouped:
         place = routing.place(self._df, self._operator(aggregates))
         routed = routing.with_slots(self._df, route, place)
         grouping = [*route.grouping, F.col(route.slot)]
-        if routing.scheme_name != "key":  # which leaves it all to Spark
+        if not routing.scheme.by_hash:  # which leaves it all to Spark
             routed = routed.repartition(route.n_workers, *grouping)
         return routing.sent(routed, grouping).drop(route.slot)
 
@@ -228,9 +228,11 @@ class Grouped:
 
     def _stays_whole(self, routing: Routing) -> bool:
         """Say whether a group keeps one worker to its end, so that nothing is to be merged."""
+        scheme = routing.scheme
         if not self._df.isStreaming:
-            return self._window is None and routing.scheme_name in (*PLANNERS, "consistent")
-        return self._window is not None and routing.scheme_name in PLANNERS and not self._session
+            return self._window is None and scheme.keeps_keys_whole and not scheme.by_hash
+        planner = isinstance(scheme, PlannerScheme)
+        return self._window is not None and planner and not self._session
 
     def _agg_whole(self, routing: Routing, aggregates: Sequence[Column]) -> DataFrame:
         """Return aggregates of groups that are on one worker each: the plain query, and a slot."""
@@ -296,10 +298,10 @@ class Grouped:
     def _whole_keys(self, method: str) -> Routing:
         """Return the routing of a method that needs all rows of a key on one worker."""
         routing = self._balancer.routing_of(self._named(method), for_keys_with_state())
-        if routing.scheme_name not in (*PLANNERS, "key"):
+        if not (routing.scheme.keeps_keys_whole and routing.planned):
             raise ValueError(
-                f"{routing.scheme} splits keys, and the states of one key cannot be put together: "
-                "use a planner like 'mixed', or write a CombineFn for combine(...)"
+                f"{routing.scheme.text} splits keys, and the states of one key cannot be put "
+                "together: use a planner like 'mixed', or write a CombineFn for combine(...)"
             )
         return routing
 
@@ -325,10 +327,9 @@ class Grouped:
             log.activate(routing.active, begin=True)
 
         def guide() -> Guide:
-            if not isinstance(routing.kind, str):
+            if not isinstance(routing.scheme, PlannerScheme):
                 return Following(log)
-            (planner,) = read_planners(routing.kind).values()
-            memory = Memory(route.n_workers, routing.decay, TOLD)
+            memory, planner = Memory(route.n_workers, routing.decay, TOLD), routing.scheme.planner
             return Moving(planner, PlanFolder(place.plans), log, memory, routing.capacities)
 
         costs = f"unskew costs of {routing.name} {place.owner}"

@@ -23,9 +23,9 @@ from unskew.spark.observed import Observed
 from unskew.spark.planning import Memory
 from unskew.spark.plans import PlanFolder, SplitPlan
 from unskew.spark.record import Homes
+from unskew.spark.schemes import MEASURED
 from unskew.spark.whereabouts import MoveLog
 
-MEASURED = "measured"
 IDLE = 1e-9
 """The capacity of a worker that is not active."""
 TOLD = 10_000

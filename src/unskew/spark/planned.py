@@ -12,10 +12,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, DoubleType, FloatType, IntegralType
 
 from unskew.murmur import CELLS, MASK, targets
-from unskew.planners import PLANNERS, read_planners
-from unskew.routers import Scheme
 from unskew.spark.draws import with_draws
-from unskew.spark.hot_keys import Classified, Planned, Strategy
+from unskew.spark.hot_keys import Strategy
 from unskew.spark.key_text import has_floats, key_text
 from unskew.spark.moving import HERALD, STAY
 from unskew.spark.names import Names
@@ -35,25 +33,6 @@ NULL_NUMBER = (
     "of all keys in a partition; give it another value, "
     "df.withColumn(key, F.coalesce(key, F.lit(-1))), or make a string of it"
 )
-CLASSIFYING = ("d-choices", "w-choices", "round-robin-head", "dstream", "fish")
-"""Schemes whose hot keys can be planned for."""
-
-
-def strategy_of(
-    scheme: Scheme | str, n_workers: int, capacities: Sequence[float] | None = None
-) -> Strategy | None:
-    """Return what makes the plans of a scheme; None if it needs none."""
-    if isinstance(scheme, str):
-        (planner,) = read_planners(scheme).values()
-        return Planned(planner, n_workers, capacities)
-    if scheme.name in ("key", "shuffle"):
-        return None
-    if scheme.name not in CLASSIFYING:
-        known = ", ".join(["key", "shuffle", *CLASSIFYING, *PLANNERS])
-        raise ValueError(
-            f"{scheme.name} decides record by record, use routing='online'; planned: {known}"
-        )
-    return Classified(scheme, n_workers)
 
 
 def plan_key(columns: Sequence[Column]) -> Column:

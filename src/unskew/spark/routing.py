@@ -5,31 +5,29 @@ from __future__ import annotations
 import uuid
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from unskew.planners import PLANNERS, read_planners
-from unskew.routers import Scheme, read_schemes
 from unskew.spark.checkpoint import PARTITIONS, checkpoint_partitions
 from unskew.spark.draws import check_order, with_draws
 from unskew.spark.files import check_writable
 from unskew.spark.hot_keys import Strategy
 from unskew.spark.keys import ColumnOrName, key_columns, key_id
 from unskew.spark.metrics import BatchMetrics, Guide, Watch, watch
-from unskew.spark.moves import MEASURED
 from unskew.spark.names import Names
 from unskew.spark.observed import NAMED, PER_WORKER, TRACKED, Look, name_column
 from unskew.spark.online import Routers, slot_udf
 from unskew.spark.placement import worker_column
 from unskew.spark.places import Place, check_name, operator_name
 from unskew.spark.plan_source import read_plan
-from unskew.spark.planned import CLASSIFYING, PlannedRoute, local_table, strategy_of
+from unskew.spark.planned import PlannedRoute, local_table
 from unskew.spark.planning import Memory, Planning, TimedPlanning
 from unskew.spark.plans import PlanFolder
 from unskew.spark.schedule import Schedule
+from unskew.spark.schemes import MEASURED, PlannerScheme, RouterScheme, SparkScheme
 from unskew.spark.state_files import StateFiles
 from unskew.state import within
 
@@ -54,7 +52,7 @@ class Routing:
         Returns routed rows, about to be grouped, as workers are to get them.
     """
 
-    scheme: str
+    scheme: SparkScheme
     routing: str | None = None
     checkpoint: str | None = None
     name: str = "router"
@@ -63,43 +61,22 @@ class Routing:
     active: Collection[int] | None = None
     metrics: deque[BatchMetrics] = field(default_factory=deque)
     sent: Callable[[DataFrame, Sequence[ColumnOrName]], DataFrame] = _unchanged
-    kind: Scheme | str = field(init=False)
-    """The scheme itself, or the text of a planner."""
 
     def __post_init__(self) -> None:
         check_name(self.name)
         within("decay", self.decay, 0.0, 1.0)
         if self.routing not in (None, *ROUTINGS):
             raise ValueError(f"routing must be one of {', '.join(ROUTINGS)}, got {self.routing!r}")
-        planner = self.scheme_name in PLANNERS
-        named = list(read_planners(self.scheme)) if planner else read_schemes(self.scheme)
-        if len(named) != 1:
-            raise ValueError(f"a balancer has one scheme, got {self.scheme}")
-        object.__setattr__(self, "kind", named[0])
-        if isinstance(named[0], Scheme):
-            named[0].router(2, **named[0].given)  # refuses bad parameters
-        if planner and self.routing == "online":
-            raise ValueError(f"{self.scheme} plans between batches: use routing='planned'")
+        if self.routing == "online" and not self.scheme.can_be_online:
+            raise ValueError(f"{self.scheme.text} plans between batches: use routing='planned'")
         if self.routing == "planned":
-            strategy_of(self.kind, 1)
-        self._take_capacities()
-
-    def _take_capacities(self) -> None:
+            self.scheme.strategy(1)
         given = self.capacities
         if given is None:
             return
-        if isinstance(self.kind, Scheme):
-            if self.planned or isinstance(given, str) or not self.kind.accepts("capacities"):
-                raise ValueError(
-                    "capacities are for planners like 'mixed' and, as numbers in routing='online', "
-                    f"for 'fish' and 'consistent', not for {self.scheme}"
-                )
-            able = replace(self.kind, given={**self.kind.given, "capacities": [*given]})
-            object.__setattr__(self, "kind", able)
-        if isinstance(given, str):
-            if given != MEASURED:
-                raise ValueError(f"capacities must be numbers or {MEASURED!r}, got {given!r}")
-        elif not all(0 < capacity < float("inf") for capacity in given):
+        able = self.scheme.with_capacities(given, self.planned)
+        object.__setattr__(self, "scheme", able)
+        if not isinstance(given, str) and not all(0 < c < float("inf") for c in given):
             raise ValueError(f"capacities must be above 0 and finite, got {[*given]}")
 
     @property
@@ -111,10 +88,9 @@ class Routing:
     @property
     def planned(self) -> bool:
         """Whether rows are routed by a plan."""
-        if isinstance(self.kind, str):
-            return True
-        able = self.scheme_name in (*CLASSIFYING, "key", "shuffle")
-        return able if self.routing is None else self.routing == "planned"
+        if self.routing is None:
+            return self.scheme.can_be_planned
+        return self.routing == "planned"
 
     def routes(
         self,
@@ -149,7 +125,7 @@ class Routing:
         self, df: DataFrame, route: PlannedRoute, window: str, length_us: int
     ) -> DataFrame:
         """Return the rows with slots; ``window`` is the column of their window."""
-        if not (isinstance(self.kind, str) and df.isStreaming):
+        if not (isinstance(self.scheme, PlannerScheme) and df.isStreaming):
             raise ValueError(
                 "windows keep their plans in a stream that is routed by a planner: use one, as in "
                 "Balancer('mixed', ...)"
@@ -172,14 +148,14 @@ class Routing:
 
     def strategy(self, n_workers: int) -> Strategy | None:
         """Return what makes plans by the scheme; None if it needs none."""
-        return strategy_of(self.kind, n_workers, self._given_capacities)
+        return self.scheme.strategy(n_workers, self._given_capacities)
 
     def _online(
         self, df: DataFrame, route: PlannedRoute, place: Place | None
     ) -> tuple[DataFrame, Callable[[], Guide]]:
-        scheme = self.kind
-        assert isinstance(scheme, Scheme)
-        check_order(df, self.scheme)
+        assert isinstance(self.scheme, RouterScheme)
+        scheme = self.scheme.scheme
+        check_order(df, self.scheme.text)
         slots = slot_udf(scheme, route.n_workers, place)
         ready = with_draws(df, route.names)
         routed = ready.withColumn(route.slot, slots(key_id(route.columns), F.hash(*route.grouping)))
@@ -193,8 +169,7 @@ class Routing:
     ) -> tuple[DataFrame, Callable[[], Guide]]:
         strategy = self.strategy(route.n_workers)
         if strategy is None:
-            spread = self.scheme_name == "shuffle"
-            return (route.over_all(df) if spread else route.by_hash(df)), Guide
+            return (route.by_hash(df) if self.scheme.by_hash else route.over_all(df)), Guide
         if place is None:
             table = local_table(df, route.learned(df, strategy), route.names)
             return route.by_table(df, table), Guide
@@ -231,16 +206,11 @@ class Routing:
             name,
             lambda: Watch(guide(), route.n_workers, self.metrics, path, also),
         )
-        planner = isinstance(self.kind, str)
+        planner = isinstance(self.scheme, PlannerScheme)
         few = max(NAMED, PER_WORKER * route.n_workers)
         keys = TRACKED if planner else min(TRACKED, few)
         seen = look.at(df)
         return look.dropped(seen.observe(name, *look.sketches(route.n_workers, keys)))
-
-    @property
-    def scheme_name(self) -> str:
-        """The scheme without its parameters."""
-        return self.scheme.partition(":")[0].strip()
 
     def n_workers(self, df: DataFrame) -> int:
         """Return how many workers there are: the shuffle partitions."""
