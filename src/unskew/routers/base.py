@@ -27,8 +27,8 @@ Workers = NDArray[np.int32]
 
 MOST_WORKERS = 2**20
 BY_HASH, ALL_WORKERS, HOT_KEYS = "by hash", "all workers", "hot keys"
-"""What a plan says of keys: nothing, as a hash decides; that any may be on all workers; which are hot,
-and the workers of these."""
+"""What a plan says of keys: nothing, as a hash decides; that any may be on all workers; which
+of them are hot, and the workers of these."""
 
 
 @dataclass(repr=False, eq=False)
