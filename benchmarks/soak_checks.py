@@ -16,8 +16,8 @@ from benchmarks.soak_events import Totals
 
 from unskew import hash_keys
 from unskew.routers import read_schemes
-from unskew.spark.online import start
-from unskew.spark.state_files import StateFiles
+from unskew.spark.routing.online import start
+from unskew.spark.routing.state_files import StateFiles
 from unskew.state import Snapshot
 
 ROUTER = "checkpoint/unskew/router/*"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from unskew.spark.draws import CHECKSUMS
+from unskew.spark.placement.draws import CHECKSUMS
 
 WORKERS = 8
 PARTITIONS = "spark.sql.shuffle.partitions"

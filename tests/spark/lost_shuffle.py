@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from unskew.spark import Balancer
-from unskew.spark.draws import CHECKSUMS
+from unskew.spark.placement.draws import CHECKSUMS
 
 ROWS, WORKERS = 6000, 4
 

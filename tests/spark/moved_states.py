@@ -33,8 +33,8 @@ sys.path.insert(0, TESTS := str(Path(__file__).parents[1]))
 from spark.odd_states import OUTPUT, STATE, Several, fold
 from spark.streams import read_batches, write_batches
 from unskew.spark import Balancer
-from unskew.spark.planned import plan_key
-from unskew.spark.plans import PlanFolder, SplitPlan
+from unskew.spark.plans.split_plan import PlanFolder, SplitPlan
+from unskew.spark.routing.planned import plan_key
 
 STRUCT = pa.struct([("a", pa.int32()), ("b", pa.int32())])
 KEYS: dict[str, tuple[pa.DataType, list[Any]]] = {

@@ -19,15 +19,15 @@ from hypothesis import strategies as st
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 from pyspark.sql.types import LongType, Row, StringType, StructType
 
-from unskew.spark import whereabouts
-from unskew.spark.exports import Note
-from unskew.spark.moving import HERALD, STAY
-from unskew.spark.names import Names
-from unskew.spark.places import Place
-from unskew.spark.plans import PlanFolder, SplitPlan
-from unskew.spark.reports import Reporter
-from unskew.spark.stateful import EXPECTED, Facts, Operator
-from unskew.spark.whereabouts import MoveLog
+from unskew.spark.placement.names import Names
+from unskew.spark.plans.split_plan import PlanFolder, SplitPlan
+from unskew.spark.runtime.places import Place
+from unskew.spark.state import move_log
+from unskew.spark.state.exports import Note
+from unskew.spark.state.move_log import MoveLog
+from unskew.spark.state.operator import EXPECTED, Facts, Operator
+from unskew.spark.state.protocol import HERALD, STAY
+from unskew.spark.state.reports import Reporter
 
 WORKERS = 3
 IDS = [5, 5, -(2**40) + 7, 2**50 + 3]
@@ -128,8 +128,8 @@ class World:
 
     def run(self, batch: int, rows: dict[int, list[str]], tasks: int = WORKERS) -> Results:
         """Run a micro-batch, or some of its tasks: those end, and then the driver dies."""
-        whereabouts._ORDERS.clear()
-        whereabouts._BLOCKS.clear()
+        move_log._ORDERS.clear()
+        move_log._BLOCKS.clear()
         now, found = 10 * (batch + 1), []
         sent = self._sent(batch, rows)
         for worker, store in enumerate(self.stores[:tasks]):

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.state import GroupStateTimeout
 
 from unskew.spark import Balancer
-from unskew.spark.chunks import Rows, joined, unjoined
+from unskew.spark.state.chunks import Rows, joined, unjoined
 
 TIME = pd.Timestamp("2026-01-02 03:04:05")
 COLUMNS = [

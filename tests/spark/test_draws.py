@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from unskew.spark import Balancer
-from unskew.spark.draws import CHECKSUMS, keeps_order
+from unskew.spark.placement.draws import CHECKSUMS, keeps_order
 
 
 def hot(spark: SparkSession, rows: int = 800) -> DataFrame:

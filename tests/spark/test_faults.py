@@ -16,8 +16,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from benchmarks.soak import Soak
 
-from unskew.spark.online import SECONDS
-from unskew.spark.state_files import StateFiles
+from unskew.spark.routing.online import SECONDS
+from unskew.spark.routing.state_files import StateFiles
 
 FLAKY = Path(__file__).with_name("flaky_query.py")
 SCHEMES = ("fish:epoch=100", "pkg")

@@ -17,7 +17,7 @@ from pyspark.sql.types import DataType
 
 from spark.streams import in_order, outputs, read_batches, write_batches
 from unskew.spark import Balancer
-from unskew.spark.common_types import common_type
+from unskew.spark.placement.common_types import common_type
 
 HOWS = ["inner", "left", "right", "semi", "anti"]
 PAIRS = [

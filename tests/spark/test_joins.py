@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 
 from differential.restless import allow_restless
 from unskew.spark import Balancer
-from unskew.spark.schedule import Schedule
+from unskew.spark.plans.schedule import Schedule
 
 allow_restless()
 START_S, STEP_S, LATE_S, FILES = 1_767_225_600, 20, 20, 9

@@ -22,10 +22,11 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 
 from spark.moved_states import KINDS, Case, cause, difference
 from spark.streams import outputs, read_batches, write_batches
-from unskew.spark import Balancer, exports, record, whereabouts
-from unskew.spark.log_identity import LostStateError
-from unskew.spark.planned import plan_key
-from unskew.spark.plans import PlanFolder, SplitPlan
+from unskew.spark import Balancer
+from unskew.spark.plans.split_plan import PlanFolder, SplitPlan
+from unskew.spark.routing.planned import plan_key
+from unskew.spark.state import exports, move_log, record
+from unskew.spark.state.log_identity import LostStateError
 
 WORKERS = 3
 
@@ -164,7 +165,7 @@ def test_a_crafted_file_runs_no_code(spark: SparkSession, tmp_path: Path) -> Non
     counts.put(["a"])
     assert "restore that file as it was" in counts.failure()
     assert not (tmp_path / "ran").exists()
-    for module in (exports, record, whereabouts):
+    for module in (exports, record, move_log):
         assert not hasattr(module, "pickle")
 
 

@@ -13,16 +13,16 @@ from numpy.typing import NDArray
 from unskew.murmur import homes
 from unskew.planners import Mixed
 from unskew.spark import Balancer
-from unskew.spark.costs import Cost, Meter
-from unskew.spark.exports import HERE, MOVED, Note
-from unskew.spark.moves import Moving, Prices
-from unskew.spark.observed import Observed
-from unskew.spark.places import Place
-from unskew.spark.planning import Memory
-from unskew.spark.plans import PlanFolder
-from unskew.spark.reports import Report, ReportFile
-from unskew.spark.schemes import MEASURED
-from unskew.spark.whereabouts import MoveLog
+from unskew.spark.control.moves import Moving, Prices
+from unskew.spark.control.observed import Observed
+from unskew.spark.control.planning import Memory
+from unskew.spark.control.schemes import MEASURED
+from unskew.spark.plans.split_plan import PlanFolder
+from unskew.spark.runtime.places import Place
+from unskew.spark.state.costs import Cost, Meter
+from unskew.spark.state.exports import HERE, MOVED, Note
+from unskew.spark.state.move_log import MoveLog
+from unskew.spark.state.reports import Report, ReportFile
 
 N = 4
 KEYS = np.random.default_rng(3).integers(0, 2**63, 200, np.uint64)

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from pyspark.sql.streaming.state import GroupStateTimeout
 
 from spark.moves_model import WORKERS, World, histories
-from unskew.spark.log_identity import LostStateError
-from unskew.spark.places import Place
-from unskew.spark.whereabouts import MoveLog
+from unskew.spark.runtime.places import Place
+from unskew.spark.state.log_identity import LostStateError
+from unskew.spark.state.move_log import MoveLog
 
 DAMAGE = ("lost", "empty", "cut", "changed", "swapped", "all of them")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,10 @@ import pytest
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+import unskew.spark
 from spark.streams import in_order, named, outputs, read_batches, write_batches
 from unskew.spark import Balancer
-from unskew.spark.names import Names
+from unskew.spark.placement.names import Names
 
 ODD = {"Slot": 1, "Window": 2, "__unskew_id": 3, "__UNSKEW_slot_2": 4, "a.b": 5, "a b": 6, "c`d": 7}
 SCHEMES = ["w-choices", "pkg", "mixed", "shuffle", "key"]
@@ -148,3 +150,11 @@ def test_keys_that_are_refused(
 ) -> None:
     with pytest.raises(error, match=message):
         Balancer("w-choices").groupBy(events, *keys).agg(F.count("*").alias("n"))
+
+
+def test_public_names_are_the_same_however_often_they_are_imported() -> None:
+    for name in unskew.spark.__all__:
+        first = getattr(unskew.spark, name)
+        importlib.import_module("unskew.spark.profiles")
+        assert getattr(unskew.spark, name) is first
+    assert callable(unskew.spark.profile)

@@ -21,7 +21,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from unskew.murmur import anchors, targets
 from unskew.routers import make_router
 from unskew.spark import SLOT, Balancer
-from unskew.spark.placement import partitions_of, slot_column, slots_for
+from unskew.spark.placement.slots import partitions_of, slot_column, slots_for
 
 WORKERS = 8
 ROWS = "round LONG, source INT, id LONG, worker INT"

@@ -17,10 +17,10 @@ from unskew.plan import Plan
 from unskew.planners import read_planners
 from unskew.routers import TableRouter, read_schemes
 from unskew.spark import SLOT, Balancer
-from unskew.spark.hot_keys import Classified, Measured, Planned
-from unskew.spark.observed import Observed
-from unskew.spark.planning import Memory
-from unskew.spark.plans import PlanFolder, SplitPlan
+from unskew.spark.control.hot_keys import Classified, Measured, Planned
+from unskew.spark.control.observed import Observed
+from unskew.spark.control.planning import Memory
+from unskew.spark.plans.split_plan import PlanFolder, SplitPlan
 from unskew.workloads import Zipf
 
 N = 16

@@ -20,7 +20,7 @@ from spark.streams import named
 from unskew.planners import PLANNERS
 from unskew.routers import ROUTERS
 from unskew.spark import Balancer, combine
-from unskew.spark.checkpoint import PARTITIONS
+from unskew.spark.runtime.checkpoint import PARTITIONS
 
 ALL = [
     *((name, "planned") for name, router in ROUTERS.items() if router.planned is not None),

@@ -11,7 +11,7 @@ import pytest
 
 from unskew.plan import Plan
 from unskew.routers import ROUTERS, make_router
-from unskew.spark.state_files import KEPT, RouterStateError, StateFiles
+from unskew.spark.routing.state_files import KEPT, RouterStateError, StateFiles
 from unskew.state import Snapshot
 
 

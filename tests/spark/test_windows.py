@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from differential.restless import allow_restless
 from unskew.spark import Balancer
-from unskew.spark.schedule import BEGIN, Schedule, ScheduleError, Term
+from unskew.spark.plans.schedule import BEGIN, Schedule, ScheduleError, Term
 
 allow_restless()
 START_S, STEP_S, LATE_S = 1_767_225_600, 20, 25

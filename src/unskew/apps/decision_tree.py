@@ -19,7 +19,7 @@ from unskew.apps.base import App, times
 from unskew.apps.histogram import RETURNS, CombineHistograms, Histogram
 from unskew.spark import Balancer, combine
 from unskew.spark.combiners import Combined
-from unskew.spark.files import located, write_whole
+from unskew.spark.runtime.files import located, write_whole
 from unskew.state import whole
 
 KEYS = ("leaf", "feature", "label")

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from unskew.apps.base import App, names, times
 from unskew.spark import SLOT, Balancer
-from unskew.spark.choices import for_split_rows
+from unskew.spark.control.choices import for_split_rows
 
 CLASSES = "ham,spam"
 LENGTH = 20

@@ -15,7 +15,7 @@ from pyspark.sql.functions import arrow_udf  # type: ignore[attr-defined]
 from pyspark.sql.types import BooleanType
 
 from unskew.spark import Balancer
-from unskew.spark.keys import ColumnOrName
+from unskew.spark.placement.keys import ColumnOrName
 
 
 @dataclass(frozen=True)

@@ -17,19 +17,19 @@ if TYPE_CHECKING:
     from unskew.spark import functions
     from unskew.spark.balancer import Balancer
     from unskew.spark.combiners import CombineFn, combine
-    from unskew.spark.metrics import BatchMetrics, HotKey
-    from unskew.spark.placement import SLOT
-    from unskew.spark.profile import Profile, profile
+    from unskew.spark.control.metrics import BatchMetrics, HotKey
+    from unskew.spark.placement.slots import SLOT
+    from unskew.spark.profiles import Profile, profile
 
 _HOMES = {
-    "SLOT": "unskew.spark.placement",
+    "SLOT": "unskew.spark.placement.slots",
     "Balancer": "unskew.spark.balancer",
-    "BatchMetrics": "unskew.spark.metrics",
+    "BatchMetrics": "unskew.spark.control.metrics",
     "CombineFn": "unskew.spark.combiners",
-    "HotKey": "unskew.spark.metrics",
+    "HotKey": "unskew.spark.control.metrics",
     "combine": "unskew.spark.combiners",
-    "Profile": "unskew.spark.profile",
-    "profile": "unskew.spark.profile",
+    "Profile": "unskew.spark.profiles",
+    "profile": "unskew.spark.profiles",
 }
 
 __all__ = [

@@ -9,16 +9,16 @@ from datetime import timedelta
 
 from pyspark.sql import DataFrame
 
-from unskew.spark.choices import LEFT, Decision, for_keys_with_state, for_split_rows
+from unskew.spark.control.choices import LEFT, Decision, for_keys_with_state, for_split_rows
+from unskew.spark.control.metrics import BatchMetrics
+from unskew.spark.control.schemes import read_scheme
 from unskew.spark.grouped import STATES, Grouped
 from unskew.spark.joins import SkewJoin, Times, kind_and_split
-from unskew.spark.keys import ColumnOrName, check_free, flat
-from unskew.spark.metrics import BatchMetrics
-from unskew.spark.placement import SLOT
-from unskew.spark.places import operator_name
-from unskew.spark.routing import Routing
-from unskew.spark.schemes import read_scheme
-from unskew.spark.whereabouts import MoveLog
+from unskew.spark.placement.keys import ColumnOrName, check_free, flat
+from unskew.spark.placement.slots import SLOT
+from unskew.spark.routing.routing import Routing
+from unskew.spark.runtime.places import operator_name
+from unskew.spark.state.move_log import MoveLog
 
 KEPT = 1000
 """Micro-batches whose metrics are kept."""
@@ -89,7 +89,7 @@ class Balancer:
         cols
             As for Spark's ``groupBy``; one of them may be ``F.window(...)``.
         """
-        return Grouped(self, df, *cols)
+        return Grouped(self.routing_of, df, *cols)
 
     groupby = groupBy
 

@@ -24,8 +24,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
 from unskew.spark.balancer import Balancer
-from unskew.spark.checkpoint import PARTITIONS
-from unskew.spark.placement import SLOT
+from unskew.spark.placement.slots import SLOT
+from unskew.spark.runtime.checkpoint import PARTITIONS
 from unskew.spark.session import embedded_session
 from unskew.workloads import Zipf
 

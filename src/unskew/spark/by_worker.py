@@ -12,11 +12,11 @@ from pyspark.sql import functions as F
 
 from unskew.murmur import homes, targets
 from unskew.spark.balancer import Balancer
-from unskew.spark.choices import for_split_rows
-from unskew.spark.keys import ColumnOrName, check_free, key_columns, key_id
-from unskew.spark.placement import SLOT, slot_column, worker_column
-from unskew.spark.planned import plan_key
-from unskew.spark.schemes import RouterScheme, read_scheme
+from unskew.spark.control.choices import for_split_rows
+from unskew.spark.control.schemes import RouterScheme, read_scheme
+from unskew.spark.placement.keys import ColumnOrName, check_free, key_columns, key_id
+from unskew.spark.placement.slots import SLOT, slot_column, worker_column
+from unskew.spark.routing.planned import plan_key
 
 Keys = NDArray[np.uint64]
 

@@ -22,10 +22,10 @@ from pyspark.sql.functions import arrow_udf  # type: ignore[attr-defined]
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 from pyspark.sql.types import BinaryType, DataType, StringType, StructField, StructType
 
-from unskew.spark.key_text import key_fields, key_text
-from unskew.spark.keys import ColumnOrName
-from unskew.spark.names import Names
-from unskew.spark.state_types import StateType, as_struct
+from unskew.spark.placement.key_text import key_fields, key_text
+from unskew.spark.placement.keys import ColumnOrName
+from unskew.spark.placement.names import Names
+from unskew.spark.state.types import StateType, as_struct
 
 
 class CombineFn(Protocol):

@@ -20,7 +20,7 @@ from pyspark.sql.functions import (
 )
 
 from unskew.spark.combiners import combine
-from unskew.spark.keys import ColumnOrName
+from unskew.spark.placement.keys import ColumnOrName
 
 __all__ = [
     "approx_count_distinct",

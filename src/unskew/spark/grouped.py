@@ -6,7 +6,7 @@ import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import Any, TypeGuard
 
 import pandas as pd
 from pyspark.sql import Column, DataFrame
@@ -14,27 +14,24 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from pyspark.sql.types import NumericType, StructType
 
-from unskew.spark.choices import for_aggregates, for_keys_with_state
 from unskew.spark.combiners import Combined, Combining
-from unskew.spark.keys import ColumnOrName, flat, key_columns
-from unskew.spark.metrics import Guide
-from unskew.spark.moves import TOLD, Following, Moving
-from unskew.spark.names import Names
-from unskew.spark.places import operator_name
-from unskew.spark.planned import PlannedRoute
-from unskew.spark.planning import Memory
-from unskew.spark.plans import PlanFolder
-from unskew.spark.processors import MovingProcessor
-from unskew.spark.reports import Reporter
-from unskew.spark.schemes import PlannerScheme
-from unskew.spark.state_types import as_struct
-from unskew.spark.stateful import Function, Operator, with_facts
-from unskew.spark.whereabouts import MoveLog
-from unskew.spark.windows import duration_us
-
-if TYPE_CHECKING:
-    from unskew.spark.balancer import Balancer
-    from unskew.spark.routing import Routing
+from unskew.spark.control.choices import for_aggregates, for_keys_with_state
+from unskew.spark.control.metrics import Guide
+from unskew.spark.control.moves import TOLD, Following, Moving
+from unskew.spark.control.planning import Memory
+from unskew.spark.control.schemes import PlannerScheme
+from unskew.spark.placement.keys import ColumnOrName, flat, key_columns
+from unskew.spark.placement.names import Names
+from unskew.spark.placement.windows import duration_us
+from unskew.spark.plans.split_plan import PlanFolder
+from unskew.spark.routing.planned import PlannedRoute
+from unskew.spark.routing.routing import Routing
+from unskew.spark.runtime.places import operator_name
+from unskew.spark.state.move_log import MoveLog
+from unskew.spark.state.operator import Function, Operator
+from unskew.spark.state.processors import MovingProcessor
+from unskew.spark.state.reports import Reporter
+from unskew.spark.state.types import as_struct
 
 STATES = "states"
 """The folder of functions with state: Spark has one of them in a query."""
@@ -52,8 +49,9 @@ class Grouped:
 
     Parameters
     ----------
-    balancer
-        What balances the workers.
+    routing_of
+        Returns how the rows of an operator are routed, by its name, the scheme to take if the user
+        gave none, and the reason.
     df
         The rows.
     cols
@@ -61,9 +59,12 @@ class Grouped:
     """
 
     def __init__(
-        self, balancer: Balancer, df: DataFrame, *cols: ColumnOrName | Sequence[ColumnOrName]
+        self,
+        routing_of: Callable[[str, tuple[str, str]], Routing],
+        df: DataFrame,
+        *cols: ColumnOrName | Sequence[ColumnOrName],
     ) -> None:
-        self._balancer, self._df, self._grouping = balancer, df, flat(cols)
+        self._routing_of, self._df, self._grouping = routing_of, df, flat(cols)
         windows = [col for col in self._grouping if self._is_window(col)]
         self._window = windows[0] if windows else None
         self._keys = [col for col in self._grouping if col is not self._window]
@@ -88,7 +89,7 @@ class Grouped:
         """
         aggregates = _checked(exprs)
         scheme = for_aggregates(aggregates)
-        routing = self._balancer.routing_of(self._named("agg"), scheme)
+        routing = self._routing_of(self._named("agg"), scheme)
         if any(isinstance(aggregate, Combined) for aggregate in aggregates):
             return self._combined(routing, aggregates)
         plain = [aggregate for aggregate in aggregates if isinstance(aggregate, Column)]
@@ -297,7 +298,7 @@ class Grouped:
 
     def _whole_keys(self, method: str) -> Routing:
         """Return the routing of a method that needs all rows of a key on one worker."""
-        routing = self._balancer.routing_of(self._named(method), for_keys_with_state())
+        routing = self._routing_of(self._named(method), for_keys_with_state())
         if not (routing.scheme.keeps_keys_whole and routing.planned):
             raise ValueError(
                 f"{routing.scheme.text} splits keys, and the states of one key cannot be put "
@@ -339,7 +340,7 @@ class Grouped:
         rows = routing.watched(routed, route, guide, place, also=costs)
         if operator.times_out:
             rows = route.with_heralds(rows)
-        results = operator.apply(with_facts(rows, route), keys, route.slot, mode)
+        results = operator.apply(route.with_orders(rows), keys, route.slot, mode)
         return reporter.observed(results, costs)
 
 

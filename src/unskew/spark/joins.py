@@ -21,23 +21,23 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType
 
 from unskew.murmur import targets
-from unskew.spark.common_types import common_type
-from unskew.spark.files import located
-from unskew.spark.keys import CASE, key_columns
-from unskew.spark.metrics import Guide
-from unskew.spark.names import Names, quoted
-from unskew.spark.placement import slot_column
-from unskew.spark.places import operator_name
-from unskew.spark.plan_source import read_plan
-from unskew.spark.planned import PlannedRoute, local_table, plan_key
-from unskew.spark.planning import Memory, TimedPlanning
-from unskew.spark.plans import PlanFolder
-from unskew.spark.schedule import BEGIN, Schedule
+from unskew.spark.control.metrics import Guide
+from unskew.spark.control.planning import Memory, TimedPlanning
+from unskew.spark.placement.common_types import common_type
+from unskew.spark.placement.keys import CASE, key_columns
+from unskew.spark.placement.names import Names, quoted
+from unskew.spark.placement.slots import slot_column
+from unskew.spark.plans.schedule import BEGIN, Schedule
+from unskew.spark.plans.split_plan import PlanFolder
+from unskew.spark.routing.plan_source import read_plan
+from unskew.spark.routing.planned import PlannedRoute, local_table, plan_key
+from unskew.spark.runtime.files import located
+from unskew.spark.runtime.places import operator_name
 from unskew.spec import did_you_mean
 
 if TYPE_CHECKING:
-    from unskew.spark.hot_keys import Strategy
-    from unskew.spark.routing import Routing
+    from unskew.spark.control.hot_keys import Strategy
+    from unskew.spark.routing.routing import Routing
 
 KINDS = {
     "inner": ("left", "right"),

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from unskew.spark.balancer import Balancer
 from unskew.spark.bench import Work, measure, sleeping_count
-from unskew.spark.placement import SLOT
+from unskew.spark.placement.slots import SLOT
 
 SALT = "salt"
 ADAPTIVE = "spark.sql.adaptive.enabled"

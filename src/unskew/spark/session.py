@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 from pyspark.sql import SparkSession
 
-from unskew.spark.draws import CHECKSUMS
+from unskew.spark.placement.draws import CHECKSUMS
 
 
 @contextmanager

@@ -17,9 +17,9 @@ from spark.apps.streamed import streamed, tables
 from unskew.apps.heavy_hitters import HEAVY_HITTERS
 from unskew.spark import Balancer
 from unskew.spark.by_worker import Reach, by_worker
-from unskew.spark.places import operator_name
-from unskew.spark.planned import plan_key
-from unskew.spark.plans import PlanFolder, SplitPlan
+from unskew.spark.plans.split_plan import PlanFolder, SplitPlan
+from unskew.spark.routing.planned import plan_key
+from unskew.spark.runtime.places import operator_name
 from unskew.workloads import Zipf
 
 WORKERS, SHARE, COUNTERS, BATCHES = 8, 0.005, 40, 2

@@ -19,12 +19,12 @@ from spark.apps.streamed import streamed, tables
 from unskew.apps.base import START_US
 from unskew.apps.tpch_q5 import TPCH_Q5
 from unskew.apps.tpch_tables import NUMBERS, SEASON_S, static_tables
-from unskew.spark.checkpoint import PARTITIONS
 from unskew.spark.joins import Times
-from unskew.spark.places import operator_name
-from unskew.spark.planned import plan_key
-from unskew.spark.plans import PlanFolder, SplitPlan
-from unskew.spark.schedule import Schedule, Term
+from unskew.spark.plans.schedule import Schedule, Term
+from unskew.spark.plans.split_plan import PlanFolder, SplitPlan
+from unskew.spark.routing.planned import plan_key
+from unskew.spark.runtime.checkpoint import PARTITIONS
+from unskew.spark.runtime.places import operator_name
 from unskew.workloads import Zipf
 
 # Money is in whole cents, discounts are in percent: SQLite has no decimals.

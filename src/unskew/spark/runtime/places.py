@@ -7,8 +7,8 @@ import re
 from dataclasses import dataclass
 from hashlib import blake2b
 
-from unskew.spark.files import Rooted, located, remove, write_once
-from unskew.spark.tasks import query_and_run
+from unskew.spark.runtime.files import Rooted, located, remove, write_once
+from unskew.spark.runtime.tasks import query_and_run
 
 _CLAIMED: set[tuple[str, str, str]] = set()
 

@@ -6,7 +6,7 @@ import json
 
 import pyarrow.fs as fs
 
-from unskew.spark.files import located
+from unskew.spark.runtime.files import located
 
 PARTITIONS = "spark.sql.shuffle.partitions"
 

@@ -10,21 +10,19 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 from pyspark.sql.types import IntegerType, LongType, StringType, StructType
 
-from unskew.spark.chunks import Rows, users
-from unskew.spark.costs import Cost, Meter
-from unskew.spark.exports import GONE, HERE, MOVED, Note, type_bytes
-from unskew.spark.key_state import KeyState
-from unskew.spark.keys import ColumnOrName
-from unskew.spark.moving import HERALD, STAY
-from unskew.spark.names import Names
-from unskew.spark.planned import PlannedRoute
-from unskew.spark.reports import Report, Reporter, nullable
-from unskew.spark.state_types import StateType, arrow_type
-from unskew.spark.tasks import micro_batch, partition_and_batch
+from unskew.spark.placement.keys import ColumnOrName
+from unskew.spark.placement.names import Names
+from unskew.spark.runtime.tasks import micro_batch, partition_and_batch
+from unskew.spark.state.chunks import Rows, users
+from unskew.spark.state.costs import Cost, Meter
+from unskew.spark.state.exports import GONE, HERE, MOVED, Note, type_bytes
+from unskew.spark.state.key_state import KeyState
+from unskew.spark.state.protocol import HERALD, STAY
+from unskew.spark.state.reports import Report, Reporter, nullable
+from unskew.spark.state.types import StateType, arrow_type
 
 EXPECTED, TIMER = 1, 2
 """A row of Spark's store that is no state: one that will come; a timeout alone."""
@@ -314,19 +312,3 @@ class Call:
             group.setTimeoutTimestamp(max(at, group.getCurrentWatermarkMs(), 1))
         else:
             group.setTimeoutDuration(max(1, at - group.getCurrentProcessingTimeMs()))
-
-
-def with_facts(rows: DataFrame, route: PlannedRoute) -> DataFrame:
-    """Return rows as operators are given them: the user's columns, then two of ours.
-
-    Few, as each column takes time in each group.
-    """
-    facts = [route.names(what) for what in ("id", "to", "object", "key")]
-    dropped = [route.names(what) for what in ("drawn", "announced")]
-    joined, slot = route.names("facts"), route.names("place")
-    last = {joined: F.concat_ws(",", *facts), slot: F.col(route.slot)}
-    return (
-        rows.withColumns(last)
-        .drop(*facts, *dropped, route.slot)
-        .withColumnRenamed(slot, route.slot)
-    )

@@ -9,10 +9,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from unskew.spark.balancer import Balancer
-from unskew.spark.draws import with_draws
-from unskew.spark.keys import ColumnOrName, key_columns, key_id
-from unskew.spark.names import Names
-from unskew.spark.observed import Look, Observed, name_column
+from unskew.spark.control.observed import Look, Observed, name_column
+from unskew.spark.placement.draws import with_draws
+from unskew.spark.placement.keys import ColumnOrName, key_columns, key_id
+from unskew.spark.placement.names import Names
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow.fs as fs
 
 from unskew.sealed import SealError, seal, unseal
-from unskew.spark.files import Rooted, remove, write_whole
+from unskew.spark.runtime.files import Rooted, remove, write_whole
 from unskew.state import Snapshot
 
 KIND = "router state 1"

@@ -12,17 +12,17 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, DoubleType, FloatType, IntegralType
 
 from unskew.murmur import CELLS, MASK, targets
-from unskew.spark.draws import with_draws
-from unskew.spark.hot_keys import Strategy
-from unskew.spark.key_text import has_floats, key_text
-from unskew.spark.moving import HERALD, STAY
-from unskew.spark.names import Names
-from unskew.spark.observed import Look, Observed
-from unskew.spark.placement import slot_column, worker_column
-from unskew.spark.plan_source import hidden, plan_table, read_plan
-from unskew.spark.planning import Memory
-from unskew.spark.plans import SplitPlan
-from unskew.spark.whereabouts import MoveLog
+from unskew.spark.control.hot_keys import Strategy
+from unskew.spark.control.observed import Look, Observed
+from unskew.spark.control.planning import Memory
+from unskew.spark.placement.draws import with_draws
+from unskew.spark.placement.key_text import has_floats, key_text
+from unskew.spark.placement.names import Names
+from unskew.spark.placement.slots import slot_column, worker_column
+from unskew.spark.plans.split_plan import SplitPlan
+from unskew.spark.routing.plan_source import hidden, plan_table, read_plan
+from unskew.spark.state.move_log import MoveLog
+from unskew.spark.state.protocol import HERALD, STAY
 
 MINUS_ZERO = (
     "a key is -0.0, of which Spark keeps another state than of 0.0, though it groups their rows "
@@ -162,6 +162,22 @@ class PlannedRoute:
         exploded = df.withColumn(announced, F.explode(both))
         fields = {self.slot: "slot", to: "to"}
         return exploded.withColumns({n: F.col(announced)[f] for n, f in fields.items()})
+
+    def with_orders(self, df: DataFrame) -> DataFrame:
+        """Return rows of `moving` as operators get them: the user's columns, then two of ours.
+
+        These are the orders for the key, as one text, and the slot. Each column takes time for each
+        key.
+        """
+        orders = [self.names(what) for what in ("id", "to", "object", "key")]
+        dropped = [self.names(what) for what in ("drawn", "announced")]
+        joined, slot = self.names("facts"), self.names("place")
+        last = {joined: F.concat_ws(",", *orders), slot: F.col(self.slot)}
+        return (
+            df.withColumns(last)
+            .drop(*orders, *dropped, self.slot)
+            .withColumnRenamed(slot, self.slot)
+        )
 
     def over_all(self, df: DataFrame) -> DataFrame:
         """Return the rows with slots over all workers, whatever their key."""

@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from unskew.murmur import cell_workers, cells, homes, targets
-from unskew.spark.exports import GONE, MOVED
-from unskew.spark.moving import STAY
+from unskew.spark.state.exports import GONE, MOVED
+from unskew.spark.state.protocol import STAY
 
 PLACES = pa.schema(
     {"id": pa.int64(), "key": pa.large_string(), "worker": pa.int32(), "object": pa.large_string()}

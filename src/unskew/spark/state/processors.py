@@ -26,15 +26,15 @@ from pyspark.sql.streaming.stateful_processor import (
 )
 from pyspark.sql.types import DataType, FractionalType, StructType
 
-from unskew.spark.chunks import Rows
-from unskew.spark.costs import Cost, Meter
-from unskew.spark.exports import GONE, HERE, MOVED, Note, type_bytes
-from unskew.spark.keys import ColumnOrName
-from unskew.spark.moving import HERALD, STAY
-from unskew.spark.reports import Reporter
-from unskew.spark.state_types import StateType
-from unskew.spark.stateful import Facts
-from unskew.spark.tasks import micro_batch, partition_and_batch
+from unskew.spark.placement.keys import ColumnOrName
+from unskew.spark.runtime.tasks import micro_batch, partition_and_batch
+from unskew.spark.state.chunks import Rows
+from unskew.spark.state.costs import Cost, Meter
+from unskew.spark.state.exports import GONE, HERE, MOVED, Note, type_bytes
+from unskew.spark.state.operator import Facts
+from unskew.spark.state.protocol import HERALD, STAY
+from unskew.spark.state.reports import Reporter
+from unskew.spark.state.types import StateType
 
 HIDDEN = "__unskew_facts"
 """The state in which is remembered what rows said of a key, and the timer that wakes it."""

@@ -16,15 +16,15 @@ from numpy.typing import NDArray
 from unskew.murmur import CELLS
 from unskew.plan import Plan
 from unskew.planners import Planner, Statistics
-from unskew.spark.costs import Cost
-from unskew.spark.hot_keys import Measured, rest_of
-from unskew.spark.metrics import Guide
-from unskew.spark.observed import Observed
-from unskew.spark.planning import Memory
-from unskew.spark.plans import PlanFolder, SplitPlan
-from unskew.spark.record import Homes
-from unskew.spark.schemes import MEASURED
-from unskew.spark.whereabouts import MoveLog
+from unskew.spark.control.hot_keys import Measured, rest_of
+from unskew.spark.control.metrics import Guide
+from unskew.spark.control.observed import Observed
+from unskew.spark.control.planning import Memory
+from unskew.spark.control.schemes import MEASURED
+from unskew.spark.plans.split_plan import PlanFolder, SplitPlan
+from unskew.spark.state.costs import Cost
+from unskew.spark.state.move_log import MoveLog
+from unskew.spark.state.record import Homes
 
 IDLE = 1e-9
 """The capacity of a worker that is not active."""

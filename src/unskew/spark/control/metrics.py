@@ -22,9 +22,9 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryProgress,
 )
 
-from unskew.spark.costs import read_costs
-from unskew.spark.files import append_line
-from unskew.spark.observed import NAMED, Observed, fields
+from unskew.spark.control.observed import NAMED, Observed, fields
+from unskew.spark.runtime.files import append_line
+from unskew.spark.state.costs import read_costs
 
 POLL_S = 0.2
 

@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from unskew.sealed import SealError, seal, unseal
-from unskew.spark.files import Rooted, remove, write_once, write_whole
-from unskew.spark.plans import PlanFolder
+from unskew.spark.plans.split_plan import PlanFolder
+from unskew.spark.runtime.files import Rooted, remove, write_once, write_whole
 
 KIND = "schedule 1"
 KEPT, MOST = 20, 50

@@ -21,7 +21,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType, VariantType
 
-from unskew.spark.names import Names, quoted
+from unskew.spark.placement.names import Names, quoted
 
 SEED = 0x756E736B6577
 """No user's, hopefully: with the seed of a user's ``rand`` slots would depend on that column."""

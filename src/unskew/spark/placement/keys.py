@@ -16,7 +16,7 @@ from pyspark.sql.types import (
     VariantType,
 )
 
-from unskew.spark.names import quoted
+from unskew.spark.placement.names import quoted
 from unskew.spec import did_you_mean
 
 ColumnOrName = Column | str

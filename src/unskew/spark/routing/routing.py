@@ -11,24 +11,24 @@ from pathlib import Path
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from unskew.spark.checkpoint import PARTITIONS, checkpoint_partitions
-from unskew.spark.draws import check_order, with_draws
-from unskew.spark.files import check_writable
-from unskew.spark.hot_keys import Strategy
-from unskew.spark.keys import ColumnOrName, key_columns, key_id
-from unskew.spark.metrics import BatchMetrics, Guide, Watch, watch
-from unskew.spark.names import Names
-from unskew.spark.observed import NAMED, PER_WORKER, TRACKED, Look, name_column
-from unskew.spark.online import Routers, slot_udf
-from unskew.spark.placement import worker_column
-from unskew.spark.places import Place, check_name, operator_name
-from unskew.spark.plan_source import read_plan
-from unskew.spark.planned import PlannedRoute, local_table
-from unskew.spark.planning import Memory, Planning, TimedPlanning
-from unskew.spark.plans import PlanFolder
-from unskew.spark.schedule import Schedule
-from unskew.spark.schemes import MEASURED, PlannerScheme, RouterScheme, SparkScheme
-from unskew.spark.state_files import StateFiles
+from unskew.spark.control.hot_keys import Strategy
+from unskew.spark.control.metrics import BatchMetrics, Guide, Watch, watch
+from unskew.spark.control.observed import NAMED, PER_WORKER, TRACKED, Look, name_column
+from unskew.spark.control.planning import Memory, Planning, TimedPlanning
+from unskew.spark.control.schemes import MEASURED, PlannerScheme, RouterScheme, SparkScheme
+from unskew.spark.placement.draws import check_order, with_draws
+from unskew.spark.placement.keys import ColumnOrName, key_columns, key_id
+from unskew.spark.placement.names import Names
+from unskew.spark.placement.slots import worker_column
+from unskew.spark.plans.schedule import Schedule
+from unskew.spark.plans.split_plan import PlanFolder
+from unskew.spark.routing.online import Routers, slot_udf
+from unskew.spark.routing.plan_source import read_plan
+from unskew.spark.routing.planned import PlannedRoute, local_table
+from unskew.spark.routing.state_files import StateFiles
+from unskew.spark.runtime.checkpoint import PARTITIONS, checkpoint_partitions
+from unskew.spark.runtime.files import check_writable
+from unskew.spark.runtime.places import Place, check_name, operator_name
 from unskew.state import within
 
 ROUTINGS = ("planned", "online")

@@ -25,10 +25,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
-from unskew.spark.exports import Note
-from unskew.spark.names import Names
-from unskew.spark.tasks import attempt, micro_batch, partition_and_batch
-from unskew.spark.whereabouts import MoveLog
+from unskew.spark.placement.names import Names
+from unskew.spark.runtime.tasks import attempt, micro_batch, partition_and_batch
+from unskew.spark.state.exports import Note
+from unskew.spark.state.move_log import MoveLog
 
 
 class Report(NamedTuple):

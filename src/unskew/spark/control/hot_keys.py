@@ -14,7 +14,7 @@ from unskew.murmur import homes
 from unskew.plan import Plan
 from unskew.planners import Mixed, Planner, Statistics
 from unskew.routers import Scheme
-from unskew.spark.plans import SplitPlan
+from unskew.spark.plans.split_plan import SplitPlan
 
 SAMPLE = 50_000
 SWEEPS = 3

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from unskew.planners import PLANNERS, Planner, read_planners
 from unskew.routers import ROUTERS, Scheme, read_schemes
 from unskew.routers.base import ALL_WORKERS, BY_HASH
-from unskew.spark.hot_keys import Classified, Planned, Strategy
+from unskew.spark.control.hot_keys import Classified, Planned, Strategy
 
 MEASURED = "measured"
 

@@ -15,8 +15,8 @@ from typing import Any
 import pyarrow.fs as fs
 
 from unskew.sealed import SealError, seal, unseal
-from unskew.spark.files import Rooted, located, write_once
-from unskew.spark.places import Place
+from unskew.spark.runtime.files import Rooted, located, write_once
+from unskew.spark.runtime.places import Place
 
 LOG = "log of states 1"
 

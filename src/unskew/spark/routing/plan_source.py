@@ -13,12 +13,12 @@ from pyspark.sql.types import StructType
 
 from unskew.murmur import targets
 from unskew.sealed import SealError
-from unskew.spark.names import Names
-from unskew.spark.places import Place
-from unskew.spark.plans import PlanFolder, SplitPlan
-from unskew.spark.schedule import Schedule, ScheduleError
-from unskew.spark.tasks import micro_batch
-from unskew.spark.whereabouts import MoveLog
+from unskew.spark.placement.names import Names
+from unskew.spark.plans.schedule import Schedule, ScheduleError
+from unskew.spark.plans.split_plan import PlanFolder, SplitPlan
+from unskew.spark.runtime.places import Place
+from unskew.spark.runtime.tasks import micro_batch
+from unskew.spark.state.move_log import MoveLog
 
 SCHEMA = "id bigint, targets array<bigint>"
 TERMS = "id bigint, serving array<struct<since: bigint, until: bigint, targets: array<bigint>>>"

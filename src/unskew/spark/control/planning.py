@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.spark.hot_keys import Measured, Strategy
-from unskew.spark.metrics import Guide
-from unskew.spark.observed import TRACKED, Observed
-from unskew.spark.plans import PlanFolder, SplitPlan
-from unskew.spark.schedule import Schedule
+from unskew.spark.control.hot_keys import Measured, Strategy
+from unskew.spark.control.metrics import Guide
+from unskew.spark.control.observed import TRACKED, Observed
+from unskew.spark.plans.schedule import Schedule
+from unskew.spark.plans.split_plan import PlanFolder, SplitPlan
 
 
 @dataclass

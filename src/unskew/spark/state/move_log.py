@@ -3,7 +3,7 @@
 ``orders/<batch>`` is written before the first task of a batch
 runs: where states are that are not where their key says, by what the tasks of the batches before
 told, and where they should go. ``moves/<batch>`` has the objects of tasks, ``places`` the record as
-a whole, when changes have become many. The laws are in `unskew.spark.moving`.
+a whole, when changes have become many. The laws are in `unskew.spark.state.protocol`.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ import pyarrow as pa
 import pyarrow.fs as fs
 
 from unskew.sealed import SealError, seal, unseal
-from unskew.spark.exports import MOVED, BrokenError, Note, Object, Owner, packed
-from unskew.spark.files import remove, write_once, write_whole
-from unskew.spark.log_identity import LogIdentity, LostStateError
-from unskew.spark.plans import PlanFolder
-from unskew.spark.record import (
+from unskew.spark.plans.split_plan import PlanFolder
+from unskew.spark.runtime.files import remove, write_once, write_whole
+from unskew.spark.runtime.tasks import attempt, running
+from unskew.spark.state.exports import MOVED, BrokenError, Note, Object, Owner, packed
+from unskew.spark.state.log_identity import LogIdentity, LostStateError
+from unskew.spark.state.record import (
     PLACES,
     Homes,
     Orders,
@@ -35,7 +36,6 @@ from unskew.spark.record import (
     table_bytes,
     told_places,
 )
-from unskew.spark.tasks import attempt, running
 
 ORDERS, SNAPSHOT = "orders 1", "places 1"
 KEPT = 20

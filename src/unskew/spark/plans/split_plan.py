@@ -14,7 +14,7 @@ import pyarrow.fs as fs
 from numpy.typing import NDArray
 
 from unskew.sealed import SealError, seal, unseal
-from unskew.spark.files import located, remove, write_once
+from unskew.spark.runtime.files import located, remove, write_once
 
 if TYPE_CHECKING:
     # Tasks that read plans should start fast: no kernels.

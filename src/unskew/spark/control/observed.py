@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from unskew.spark.costs import Cost
-from unskew.spark.names import Names
+from unskew.spark.placement.names import Names
+from unskew.spark.state.costs import Cost
 
 TRACKED = 500
 NAMED = 20

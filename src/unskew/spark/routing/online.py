@@ -15,12 +15,12 @@ from pyspark.sql.types import IntegerType
 
 from unskew.murmur import anchors
 from unskew.routers import Router, Scheme
-from unskew.spark.metrics import Guide
-from unskew.spark.observed import Observed
-from unskew.spark.placement import slots_for
-from unskew.spark.places import Place
-from unskew.spark.state_files import RouterStateError, StateFiles
-from unskew.spark.tasks import partition_and_batch
+from unskew.spark.control.metrics import Guide
+from unskew.spark.control.observed import Observed
+from unskew.spark.placement.slots import slots_for
+from unskew.spark.routing.state_files import RouterStateError, StateFiles
+from unskew.spark.runtime.places import Place
+from unskew.spark.runtime.tasks import partition_and_batch
 from unskew.state import WHOSE
 
 SECONDS = "seconds"

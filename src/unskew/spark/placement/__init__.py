@@ -1,0 +1,1 @@
+"""Keys and slots: how a row is sent to a worker by Spark's own hash."""

@@ -1,0 +1,1 @@
+"""Plans: which keys are where, by version, and from when on."""

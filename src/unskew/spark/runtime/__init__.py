@@ -1,0 +1,1 @@
+"""Files, folders and tasks: what Spark and the file system give."""
