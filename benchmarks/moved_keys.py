@@ -122,8 +122,8 @@ def run(spark: SparkSession, source: Path, moved: bool, options: argparse.Namesp
             found = rows.groupBy("key").applyInPandasWithState(
                 function, OUTPUT, STATE, "update", GroupStateTimeout.NoTimeout
             )
-        watched = Watched(options, balance, Path(name))
-        out = found.writeStream.foreachBatch(watched.take).outputMode("update")
+        observed_rows = Watched(options, balance, Path(name))
+        out = found.writeStream.foreachBatch(observed_rows.take).outputMode("update")
         out = out.option("checkpointLocation", name).trigger(availableNow=True)
         started, spent = time.perf_counter(), cpu_s()
         query = out.start()
@@ -136,9 +136,9 @@ def run(spark: SparkSession, source: Path, moved: bool, options: argparse.Namesp
             "seconds": [p["durationMs"]["addBatch"] / 1000 for p in batches],
             "in_all_s": took,
             "cpu_s": spent,
-            "moved_keys": watched.moved,
-            "objects": watched.files,
-            "megabytes": [round(size, 1) for size in watched.megabytes],
+            "moved_keys": observed_rows.moved,
+            "objects": observed_rows.files,
+            "megabytes": [round(size, 1) for size in observed_rows.megabytes],
             "objects_with_states_left": len(left),
             "files_left": sum(path.is_file() for path in states.rglob("*")),
         }

@@ -25,8 +25,8 @@ from unskew.spark.runtime.places import Place
 from unskew.spark.state import move_log
 from unskew.spark.state.exports import Note
 from unskew.spark.state.move_log import MoveLog
-from unskew.spark.state.operator import EXPECTED, Facts, Operator
-from unskew.spark.state.protocol import HERALD, STAY
+from unskew.spark.state.operator import EXPECTED, KeyOrders, Operator
+from unskew.spark.state.protocol import ANNOUNCED, STAY
 from unskew.spark.state.reports import Reporter
 
 WORKERS = 3
@@ -150,7 +150,7 @@ class World:
         worker: int,
         batch: int,
         key: int,
-        facts: Facts | None,
+        facts: KeyOrders | None,
         rows: dict[int, list[str]],
         timed_out: bool,
         notes: list[Note],
@@ -164,11 +164,11 @@ class World:
         put(store, key, state)
         return found
 
-    def _sent(self, batch: int, rows: dict[int, list[str]]) -> dict[int, dict[int, Facts]]:
+    def _sent(self, batch: int, rows: dict[int, list[str]]) -> dict[int, dict[int, KeyOrders]]:
         """Return which keys go where, as the columns of a query say it; heralds go after rows."""
         orders = self.log.orders(batch)
         by_id = {row["id"]: row for row in orders.by_id().to_pylist()}
-        sent: dict[int, dict[int, Facts]] = {}
+        sent: dict[int, dict[int, KeyOrders]] = {}
         for key in rows:
             number, text = IDS[key], f"k{key}"
             row = by_id.get(number)
@@ -177,10 +177,10 @@ class World:
             if mine is None:
                 worker = int(orders.homes.of(np.array([number]))[0])
                 mine = {"target": worker << 32, "to": STAY, "announced": None}
-            facts = Facts(number, mine["to"], mine.get("object") or "", text if told else "")
+            facts = KeyOrders(number, mine["to"], mine.get("object") or "", text if told else "")
             sent.setdefault(mine["target"] >> 32, {})[key] = facts
             if mine["announced"] is not None and self.operator.times_out:
-                herald = facts._replace(to=HERALD, object="")
+                herald = facts._replace(to=ANNOUNCED, object="")
                 sent.setdefault(mine["announced"] >> 32, {})[key] = herald
         return sent
 

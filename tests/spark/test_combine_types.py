@@ -152,13 +152,13 @@ class Mean:
 def test_accumulators_may_have_a_schema(
     spark: SparkSession, tmp_path: Path, accumulator: str | None
 ) -> None:
-    prices = [Decimal(n) / 4 for n in range(40)]
+    key_costs = [Decimal(n) / 4 for n in range(40)]
     table = pa.table(
-        {"key": [f"k{n % 3}" for n in range(40)], "x": pa.array(prices, pa.decimal128(10, 2))}
+        {"key": [f"k{n % 3}" for n in range(40)], "x": pa.array(key_costs, pa.decimal128(10, 2))}
     )
     write_batches(tmp_path / "in", [table.slice(0, 25), table.slice(25)])
     mean = combine(Mean(), "x", returns="decimal(10,4)", accumulator=accumulator)
-    kept = {key: [p for n, p in enumerate(prices) if n % 3 == key] for key in range(3)}
+    kept = {key: [p for n, p in enumerate(key_costs) if n % 3 == key] for key in range(3)}
     wanted = [(f"k{key}", round(sum(some) / len(some), 4)) for key, some in kept.items()]
     rows = spark.read.parquet(str(tmp_path / "in"))
     assert in_order(Balancer("shuffle").groupBy(rows, "key").agg(mean.alias("mean"))) == wanted

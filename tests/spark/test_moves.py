@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from unskew.murmur import homes
 from unskew.planners import Mixed
 from unskew.spark import Balancer
-from unskew.spark.control.moves import Moving, Prices
-from unskew.spark.control.observed import Observed
-from unskew.spark.control.planning import Memory
+from unskew.spark.control.moves import KeyCosts, MoveController
+from unskew.spark.control.observed import BatchObservation
+from unskew.spark.control.planning import KeyHistory
 from unskew.spark.control.schemes import MEASURED
 from unskew.spark.plans.split_plan import PlanFolder
 from unskew.spark.runtime.places import Place
@@ -29,61 +29,63 @@ KEYS = np.random.default_rng(3).integers(0, 2**63, 200, np.uint64)
 HOMES = dict(zip(KEYS.tolist(), homes(KEYS, N).tolist(), strict=True))
 
 
-def observed(costs: dict[int, Cost], number: int = 0) -> Observed:
+def observed(costs: dict[int, Cost], number: int = 0) -> BatchObservation:
     """Return a batch in which each key has ten records."""
     at_home = np.array([10.0 * [*HOMES.values()].count(worker) for worker in range(N)])
     hot = dict.fromkeys(HOMES, 10.0)
-    return Observed(10 * len(KEYS), hot, at_home, at_home, {}, number, costs)
+    return BatchObservation(10 * len(KEYS), hot, at_home, at_home, {}, number, costs)
 
 
-def moving(folder: Path, capacities: list[float] | str | None = None) -> Moving:
+def moving(folder: Path, capacities: list[float] | str | None = None) -> MoveController:
     log = MoveLog(Place(str(folder), str(folder), "owner"), N)
     plans = PlanFolder(str(folder / "plans"))
-    return Moving(Mixed(theta_max=0.05), plans, log, Memory(N, 0.5), capacities)
+    return MoveController(Mixed(theta_max=0.05), plans, log, KeyHistory(N, 0.5), capacities)
 
 
-def places(guide: Moving) -> dict[int, int]:
+def places(controller: MoveController) -> dict[int, int]:
     """Return where keys are under the newest plan."""
-    entries = zip(guide.current.keys.tolist(), guide.current.workers.tolist(), strict=True)
+    entries = zip(
+        controller.current.keys.tolist(), controller.current.workers.tolist(), strict=True
+    )
     return HOMES | dict(entries)
 
 
-def loads(guide: Moving, price: dict[int, float]) -> NDArray[np.float64]:
-    found = places(guide)
+def loads(controller: MoveController, price: dict[int, float]) -> NDArray[np.float64]:
+    found = places(controller)
     done = np.bincount([found[key] for key in price], [*price.values()], minlength=N)
     return done.astype(np.float64)
 
 
 def test_keys_are_weighed_by_seconds(tmp_path: Path) -> None:
     price = {key: 1.0 if home == 0 else 0.2 for key, home in HOMES.items()}
-    guide = moving(tmp_path)
-    guide.learn(observed({key: Cost(10, price[key], 100, HOMES[key]) for key in HOMES}))
-    done = loads(guide, price)
+    controller = moving(tmp_path)
+    controller.learn(observed({key: Cost(10, price[key], 100, HOMES[key]) for key in HOMES}))
+    done = loads(controller, price)
     assert done.max() <= 1.06 * done.mean()
-    assert guide.current.version == 1
+    assert controller.current.version == 1
 
 
 @pytest.mark.parametrize("capacities", [[0.5, 0.5, 1.0, 1.0], MEASURED])
 def test_slow_workers_get_less(tmp_path: Path, capacities: list[float] | str) -> None:
-    speed, guide = np.array([0.5, 0.5, 1.0, 1.0]), moving(tmp_path, capacities)
+    speed, controller = np.array([0.5, 0.5, 1.0, 1.0]), moving(tmp_path, capacities)
     for number in range(4):
-        place = places(guide)
+        place = places(controller)
         costs = {key: Cost(10, 0.1 / speed[place[key]], 100, place[key]) for key in place}
-        guide.learn(observed(costs, number))
-    took = loads(guide, dict.fromkeys(HOMES, 1.0)) / speed
+        controller.learn(observed(costs, number))
+    took = loads(controller, dict.fromkeys(HOMES, 1.0)) / speed
     assert took.max() <= 1.08 * took.mean()
 
 
 def test_state_is_weighed_by_bytes() -> None:
-    prices = Prices(0.5, np.ones(N))
-    prices.add({5: Cost(10, 1.0, 1000, 0), 6: Cost(10, 1.0, 10, 0)}, {5, 6})
-    memory = Memory(N, 0.5)
-    memory.add(Observed(30, {5: 10.0, 6: 10.0, 7: 10.0}, np.ones(N), np.ones(N), {}))
-    found = prices.statistics(memory.measured())
+    key_costs = KeyCosts(0.5, np.ones(N))
+    key_costs.add({5: Cost(10, 1.0, 1000, 0), 6: Cost(10, 1.0, 10, 0)}, {5, 6})
+    history = KeyHistory(N, 0.5)
+    history.add(BatchObservation(30, {5: 10.0, 6: 10.0, 7: 10.0}, np.ones(N), np.ones(N), {}))
+    found = key_costs.statistics(history.measured())
     sizes = dict(zip(found.keys.tolist(), found.state_bytes.tolist(), strict=True))
     assert sizes == {5: 1000.0, 6: 10.0, 7: 505.0}
-    prices.add({}, {6})
-    assert [*prices.spent] == [6]
+    key_costs.add({}, {6})
+    assert [*key_costs.spent] == [6]
 
 
 def test_reports_are_appended_by_one_process_and_taken_by_another(tmp_path: Path) -> None:

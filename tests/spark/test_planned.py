@@ -17,29 +17,29 @@ from unskew.plan import Plan
 from unskew.planners import read_planners
 from unskew.routers import TableRouter, read_schemes
 from unskew.spark import SLOT, Balancer
-from unskew.spark.control.hot_keys import Classified, Measured, Planned
-from unskew.spark.control.observed import Observed
-from unskew.spark.control.planning import Memory
+from unskew.spark.control.hot_keys import KeyFrequencies, PlannerStrategy, RouterStrategy
+from unskew.spark.control.observed import BatchObservation
+from unskew.spark.control.planning import KeyHistory
 from unskew.spark.plans.split_plan import PlanFolder, SplitPlan
 from unskew.workloads import Zipf
 
 N = 16
 
 
-def measured(z: float, keys: int = 1000) -> Measured:
+def measured(z: float, keys: int = 1000) -> KeyFrequencies:
     """Return the shares of a Zipf law over random keys, the rare ones by home only."""
     rng = np.random.default_rng(1)
     ids = rng.integers(0, 2**64, keys, np.uint64)
     counts = np.asarray(1e6 * np.arange(1, keys + 1) ** -z, np.float64)
     homes = np.bincount(hashed(ids), counts, minlength=N).astype(np.float64)
-    return Measured(ids[:300], counts[:300], float(counts.sum()), homes)
+    return KeyFrequencies(ids[:300], counts[:300], float(counts.sum()), homes)
 
 
 def hashed(keys: Keys) -> NDArray[np.int32]:
     return TableRouter.of(Plan((1.0,) * N, fallback="spark")).route(keys)
 
 
-def loads_of(found: Measured, plan: SplitPlan) -> NDArray[np.float64]:
+def loads_of(found: KeyFrequencies, plan: SplitPlan) -> NDArray[np.float64]:
     """Return the loads of a plan, key by key."""
     workers: dict[int, list[int]] = {}
     for key, worker in zip(plan.keys.tolist(), plan.workers.tolist(), strict=True):
@@ -56,7 +56,7 @@ def loads_of(found: Measured, plan: SplitPlan) -> NDArray[np.float64]:
 @pytest.mark.parametrize("z", [0.9, 1.0, 1.4, 2.0])
 def test_classified_plans_balance(scheme: str, z: float) -> None:
     found = measured(z)
-    strategy = Classified(read_schemes(scheme)[0], N)
+    strategy = RouterStrategy(read_schemes(scheme)[0], N)
     plan = strategy.plan(found, SplitPlan.empty(N))
     loads = loads_of(found, plan)
     assert loads.max() / loads.mean() < 1.05
@@ -67,22 +67,22 @@ def test_classified_plans_balance(scheme: str, z: float) -> None:
 
 def test_planners_keep_keys_whole() -> None:
     found = measured(0.5)
-    plan = Planned(read_planners("mixed")["mixed"], N).plan(found, SplitPlan.empty(N))
+    plan = PlannerStrategy(read_planners("mixed")["mixed"], N).plan(found, SplitPlan.empty(N))
     assert len(np.unique(plan.keys)) == len(plan.keys) > 0
     loads = loads_of(found, plan)
     assert loads.max() / loads.mean() <= 1.08 + 1e-9
 
 
-def seen(hot: dict[int, float], homes: list[float]) -> Observed:
-    return Observed(round(sum(homes)), hot, np.array(homes), np.array(homes), {})
+def seen(hot: dict[int, float], homes: list[float]) -> BatchObservation:
+    return BatchObservation(round(sum(homes)), hot, np.array(homes), np.array(homes), {})
 
 
 def test_memory_follows_drift() -> None:
-    memory = Memory(2, decay=0.5)
-    memory.add(seen({1: 100.0, 2: 10.0}, [110.0, 0.0]))
+    history = KeyHistory(2, decay=0.5)
+    history.add(seen({1: 100.0, 2: 10.0}, [110.0, 0.0]))
     for _ in range(5):
-        memory.add(seen({2: 100.0}, [0.0, 100.0]))
-    ranked = memory.measured()
+        history.add(seen({2: 100.0}, [0.0, 100.0]))
+    ranked = history.measured()
     assert ranked.keys.tolist() == [2, 1]
     assert ranked.counts[1] == pytest.approx(100 / 32)
     assert ranked.homes[0] == pytest.approx(110 / 32)
@@ -93,7 +93,7 @@ def test_plan_folder_passes_over_broken_plans(
 ) -> None:
     folder = PlanFolder(str(tmp_path / "plans"))
     assert folder.latest() is None
-    good = Classified(read_schemes("w-choices")[0], N).plan(measured(1.4), SplitPlan.empty(N))
+    good = RouterStrategy(read_schemes("w-choices")[0], N).plan(measured(1.4), SplitPlan.empty(N))
     folder.save(good)
     (tmp_path / "plans" / "2").write_bytes(good.to_bytes()[:-3])
     with caplog.at_level(logging.WARNING, "unskew.spark"):

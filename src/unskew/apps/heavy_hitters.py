@@ -17,7 +17,7 @@ from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 from unskew.apps.base import App, names, times
 from unskew.sketches import SpaceSaving
 from unskew.spark import Balancer
-from unskew.spark.by_worker import AWAY, KEY_ID, WORKER, Reach, by_worker
+from unskew.spark.by_worker import AWAY, KEY_ID, WORKER, PossibleWorkers, by_worker
 
 FOUND = (
     "records bigint, loads array<bigint>, unlisted bigint, "
@@ -37,7 +37,7 @@ def heavy_hitters(
     There is a row for each number of ``records`` so far, with the ``loads`` of workers. An item
     without a counter came ``unlisted`` times at most: if that is below the share, none is missing.
     """
-    reach = Reach.of(balance, rows)
+    reach = PossibleWorkers.of(balance, rows)
     summaries = (
         by_worker(rows, balance, "item")
         .select(WORKER, "slot", "item", KEY_ID, AWAY)
@@ -111,7 +111,7 @@ def counting(
 
 
 def merge(
-    latest: Sequence[bytes | None], reach: Reach, share: float, counters: int
+    latest: Sequence[bytes | None], reach: PossibleWorkers, share: float, counters: int
 ) -> tuple[Any, ...]:
     """Return what all workers know together, of the latest summary of each: a row of `FOUND`."""
     known = [pickle.loads(data) if data else Summary(SpaceSaving(counters)) for data in latest]
@@ -130,7 +130,7 @@ def merge(
     return sum(loads), loads, unlisted(known, reach, keys), found
 
 
-def unlisted(known: Sequence[Summary], reach: Reach, listed: NDArray[np.uint64]) -> int:
+def unlisted(known: Sequence[Summary], reach: PossibleWorkers, listed: NDArray[np.uint64]) -> int:
     """Return how often an item without a counter may have come: the least counts, added up."""
     counts = [(summary.sketch.hot()[1], summary.sketch.capacity) for summary in known]
     least = np.array([found[-1] if len(found) == room else 0 for found, room in counts])

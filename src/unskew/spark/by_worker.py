@@ -29,11 +29,11 @@ def by_worker(df: DataFrame, balance: Balancer, *keys: ColumnOrName) -> DataFram
 
     The group of worker w is processed on shuffle partition w. There are two more columns:
     ``key_id``, the key as 64 bits, and ``away``, whether a plan has the row elsewhere than where
-    Spark's hash has its key. `Reach` knows what they tell.
+    Spark's hash has its key. `PossibleWorkers` knows what they tell.
     """
     for name in (WORKER, KEY_ID, AWAY):
         check_free(df, name, "rename it, that name is needed")
-    columns, reach = key_columns(df, keys), Reach.of(balance, df)
+    columns, reach = key_columns(df, keys), PossibleWorkers.of(balance, df)
     n_workers, routing = reach.n_workers, balance.routing_of("by_worker", ANY)
     identity = plan_key(columns) if routing.planned else key_id(columns)
     routed = balance.route(df, *keys).withColumns(
@@ -49,7 +49,7 @@ def by_worker(df: DataFrame, balance: Balancer, *keys: ColumnOrName) -> DataFram
 
 
 @dataclass(frozen=True)
-class Reach:
+class PossibleWorkers:
     """Which workers the rows of a key may have been on.
 
     One by key grouping, two by ``pkg``, all by ``shuffle``. By a plan, the one where Spark's hash
@@ -70,7 +70,7 @@ class Reach:
     n_workers: int
 
     @classmethod
-    def of(cls, balance: Balancer, df: DataFrame) -> Reach:
+    def of(cls, balance: Balancer, df: DataFrame) -> PossibleWorkers:
         """Return the reach of keys that a balancer routes."""
         routing = balance.routing_of("by_worker", ANY)
         return cls(routing.scheme.text, routing.planned, routing.n_workers(df))

@@ -16,9 +16,9 @@ from pyspark.sql.types import NumericType, StructType
 
 from unskew.spark.combiners import Combined, Combining
 from unskew.spark.control.choices import for_aggregates, for_keys_with_state
-from unskew.spark.control.metrics import Guide
-from unskew.spark.control.moves import TOLD, Following, Moving
-from unskew.spark.control.planning import Memory
+from unskew.spark.control.controller import Controller
+from unskew.spark.control.moves import MOST_KEYS, MoveController, MoveReporter
+from unskew.spark.control.planning import KeyHistory
 from unskew.spark.control.schemes import PlannerScheme
 from unskew.spark.placement.keys import ColumnOrName, flat, key_columns
 from unskew.spark.placement.names import Names
@@ -327,19 +327,24 @@ class Grouped:
         if routing.active is not None:
             log.activate(routing.active, begin=True)
 
-        def guide() -> Guide:
+        def controller() -> Controller:
             if not isinstance(routing.scheme, PlannerScheme):
-                return Following(log)
-            memory, planner = Memory(route.n_workers, routing.decay, TOLD), routing.scheme.planner
-            return Moving(planner, PlanFolder(place.plans), log, memory, routing.capacities)
+                return MoveReporter(log)
+            history, planner = (
+                KeyHistory(route.n_workers, routing.decay, MOST_KEYS),
+                routing.scheme.planner,
+            )
+            return MoveController(
+                planner, PlanFolder(place.plans), log, history, routing.capacities
+            )
 
         costs = f"unskew costs of {routing.name} {place.owner}"
         reporter = Reporter(names, output, log)
         operator = operator_of(reporter)
         routed = route.moving(df, log, null_numbers=isinstance(operator, Operator))
-        rows = routing.watched(routed, route, guide, place, also=costs)
+        rows = routing.observed_rows(routed, route, controller, place, also=costs)
         if operator.times_out:
-            rows = route.with_heralds(rows)
+            rows = route.with_announcements(rows)
         results = operator.apply(route.with_orders(rows), keys, route.slot, mode)
         return reporter.observed(results, costs)
 

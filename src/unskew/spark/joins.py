@@ -21,8 +21,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType
 
 from unskew.murmur import targets
-from unskew.spark.control.metrics import Guide
-from unskew.spark.control.planning import Memory, TimedPlanning
+from unskew.spark.control.controller import Controller
+from unskew.spark.control.planning import KeyHistory, TimedPlanController
 from unskew.spark.placement.common_types import common_type
 from unskew.spark.placement.keys import CASE, key_columns
 from unskew.spark.placement.names import Names, quoted
@@ -249,16 +249,16 @@ class SkewJoin:
         session, horizon = split.df.sparkSession, schedule.horizon_us
         terms = read_plan(session, place, split.route.names, horizon=horizon)
 
-        def guide() -> Guide:
-            memory = Memory(split.route.n_workers, routing.decay)
+        def controller() -> Controller:
+            history = KeyHistory(split.route.n_workers, routing.decay)
             folder = PlanFolder(place.plans)
-            return TimedPlanning(strategy, folder, memory, schedule, by_batch=times is None)
+            return TimedPlanController(strategy, folder, history, schedule, by_batch=times is None)
 
         also = f"unskew times of {routing.name} {place.owner}" if times else None
-        routed = routing.watched(
+        routed = routing.observed_rows(
             split.route.by_terms(split.df, terms, split.at_us),
             split.route,
-            guide,
+            controller,
             place,
             also=also,
             latest=split.at_us if times else None,

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from unskew.spark.balancer import Balancer
-from unskew.spark.control.observed import Look, Observed, name_column
+from unskew.spark.control.observed import BatchObservation, Observation, name_column
 from unskew.spark.placement.draws import with_draws
 from unskew.spark.placement.keys import ColumnOrName, key_columns, key_id
 from unskew.spark.placement.names import Names
@@ -60,9 +60,9 @@ def profile(df: DataFrame, *keys: ColumnOrName) -> Profile:
     columns, n_workers = key_columns(df, keys), Balancer("key").n_workers(df)
     worker, key = F.pmod(F.hash(*columns), F.lit(n_workers)), key_id(columns)
     names = Names.free_in(df)
-    look = Look(names, {"hot": key, "loads": worker, "names": name_column(key, columns)})
+    look = Observation(names, {"hot": key, "loads": worker, "names": name_column(key, columns)})
     (row,) = look.at(with_draws(df, names)).agg(*look.sketches(n_workers)).collect()
-    batch = Observed.of(row, n_workers)
+    batch = BatchObservation.of(row, n_workers)
     hot = [
         (name, batch.hot[key] / batch.records)
         for key, name in batch.names.items()

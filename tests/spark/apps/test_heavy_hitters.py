@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from spark.apps.streamed import streamed, tables
 from unskew.apps.heavy_hitters import HEAVY_HITTERS
 from unskew.spark import Balancer
-from unskew.spark.by_worker import Reach, by_worker
+from unskew.spark.by_worker import PossibleWorkers, by_worker
 from unskew.spark.plans.split_plan import PlanFolder, SplitPlan
 from unskew.spark.routing.planned import plan_key
 from unskew.spark.runtime.places import operator_name
@@ -114,7 +114,7 @@ def test_groups_run_on_their_worker(spark: SparkSession, scheme: str) -> None:
 
 def test_plans_name_the_keys_that_are_elsewhere() -> None:
     keys, away = np.array([5, 6], np.uint64), [np.empty(0, np.uint64)] * 3
-    reach = Reach("mixed", planned=True, n_workers=3)
+    reach = PossibleWorkers("mixed", planned=True, n_workers=3)
     home = reach.workers(keys, away)
     assert home.sum(axis=1).tolist() == [1, 1]
     away[int(np.argmin(home[1]))] = keys[1:]
@@ -124,4 +124,4 @@ def test_plans_name_the_keys_that_are_elsewhere() -> None:
 @pytest.mark.parametrize(("scheme", "planned"), [("shuffle", True), ("w-choices", False)])
 def test_what_may_be_anywhere_is_taken_to_be(scheme: str, planned: bool) -> None:
     away = [np.empty(0, np.uint64)] * 3
-    assert Reach(scheme, planned, 3).workers(np.array([5, 6], np.uint64), away).all()
+    assert PossibleWorkers(scheme, planned, 3).workers(np.array([5, 6], np.uint64), away).all()

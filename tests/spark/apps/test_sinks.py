@@ -72,8 +72,8 @@ def test_results_can_be_persisted(spark: SparkSession, tmp_path: Path) -> None:
         counts.extend([batch.count(), batch.select("symbol").distinct().count()])
         batch.unpersist()
 
-    prices = job.app.query(job.source(spark, tmp_path).rows, balance)
-    writer = prices.writeStream.foreachBatch(twice).outputMode("update")
+    key_costs = job.app.query(job.source(spark, tmp_path).rows, balance)
+    writer = key_costs.writeStream.foreachBatch(twice).outputMode("update")
     writer = writer.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True)
     writer.start().awaitTermination()
     assert counts == [len(exact())] * 2

@@ -25,7 +25,7 @@ FEW = 2
 
 
 @dataclass(frozen=True, eq=False)
-class Measured:
+class KeyFrequencies:
     """What was measured: frequent keys with their records, all records, and those of each home.
 
     The home of a key is the worker that it has by Spark's hash, whatever a plan says.
@@ -36,7 +36,7 @@ class Measured:
     records: float
     homes: NDArray[np.float64]
 
-    def of(self, chosen: NDArray[np.bool_]) -> Measured:
+    def of(self, chosen: NDArray[np.bool_]) -> KeyFrequencies:
         """Return the same for some of the keys."""
         return replace(self, keys=self.keys[chosen], counts=self.counts[chosen])
 
@@ -44,20 +44,20 @@ class Measured:
 class Strategy(Protocol):
     """What makes plans."""
 
-    def plan(self, measured: Measured, plan: SplitPlan) -> SplitPlan:
+    def plan(self, measured: KeyFrequencies, plan: SplitPlan) -> SplitPlan:
         """Return the next plan; the same one if nothing should change."""
         ...
 
 
 @dataclass(frozen=True)
-class Planned:
+class PlannerStrategy:
     """Lets a planner decide: each key stays whole, and what cannot be told apart stays put."""
 
     planner: Planner
     n_workers: int
     capacities: Sequence[float] | None = None
 
-    def plan(self, measured: Measured, plan: SplitPlan) -> SplitPlan:
+    def plan(self, measured: KeyFrequencies, plan: SplitPlan) -> SplitPlan:
         """Return the planner's plan, by records as cost and as state."""
         found = self.table(measured, plan, rest_of(measured))
         made = SplitPlan(
@@ -65,7 +65,7 @@ class Planned:
         )
         return plan if made.same_pairs(plan) else made
 
-    def table(self, measured: Measured, plan: SplitPlan, fixed: NDArray[np.float64]) -> Plan:
+    def table(self, measured: KeyFrequencies, plan: SplitPlan, fixed: NDArray[np.float64]) -> Plan:
         """Return where keys should be, given what each worker has to do besides."""
         old = Plan((1.0,) * self.n_workers, *plan.whole(), fallback="spark")
         speeds = np.ones(self.n_workers) if self.capacities is None else self.capacities
@@ -76,7 +76,7 @@ class Planned:
 
 
 @dataclass(frozen=True)
-class Classified:
+class RouterStrategy:
     """Lets a router decide: it sees a sample with the measured shares, and is asked for candidates.
 
     So the same object decides as in online routing. Keys with more than two candidates are hot. Of
@@ -101,7 +101,7 @@ class Classified:
     tolerance: float = 0.05
     tail: Planner = field(default_factory=lambda: Mixed(theta_max=0.02))
 
-    def plan(self, measured: Measured, plan: SplitPlan) -> SplitPlan:
+    def plan(self, measured: KeyFrequencies, plan: SplitPlan) -> SplitPlan:
         """Return the plan for the keys that are hot now."""
         loads = expected_loads(measured, plan)
         if loads.max() <= (1 + self.tolerance) * loads.mean():
@@ -114,7 +114,7 @@ class Classified:
         spread = rest_of(measured)
         for i in np.flatnonzero(hot):
             spread[choices[i]] += counts[i] / len(choices[i])
-        planner = Planned(self.tail, self.n_workers)
+        planner = PlannerStrategy(self.tail, self.n_workers)
         whole = planner.table(measured.of(~hot), plan.without(measured.keys[hot]), spread)
         pairs = SplitPlan(self.n_workers, whole.keys, whole.workers)
         loads = expected_loads(measured.of(~hot), pairs, spread)
@@ -158,7 +158,7 @@ def fill(
 
 
 def expected_loads(
-    measured: Measured, plan: SplitPlan, rest: NDArray[np.float64] | None = None
+    measured: KeyFrequencies, plan: SplitPlan, rest: NDArray[np.float64] | None = None
 ) -> NDArray[np.float64]:
     """Return the records that each worker would have under a plan, by what was measured."""
     loads = (rest_of(measured) if rest is None else rest).copy()
@@ -171,7 +171,7 @@ def expected_loads(
     return loads
 
 
-def sample(measured: Measured, seed: int = 0) -> Keys:
+def sample(measured: KeyFrequencies, seed: int = 0) -> Keys:
     """Return records with the measured shares, the rest of them all different."""
     counts = np.rint(measured.counts * SAMPLE / max(measured.records, 1)).astype(np.int64)
     rng = np.random.default_rng(seed)
@@ -179,7 +179,7 @@ def sample(measured: Measured, seed: int = 0) -> Keys:
     return rng.permutation(np.concatenate([np.repeat(measured.keys, counts), rest]))
 
 
-def rest_of(measured: Measured) -> NDArray[np.float64]:
+def rest_of(measured: KeyFrequencies) -> NDArray[np.float64]:
     """Return the records that each worker has by Spark's hash, without those of measured keys."""
     n_workers = len(measured.homes)
     known = np.bincount(homes(measured.keys, n_workers), measured.counts, minlength=n_workers)

@@ -16,26 +16,26 @@ from numpy.typing import NDArray
 from unskew.murmur import CELLS
 from unskew.plan import Plan
 from unskew.planners import Planner, Statistics
-from unskew.spark.control.hot_keys import Measured, rest_of
-from unskew.spark.control.metrics import Guide
-from unskew.spark.control.observed import Observed
-from unskew.spark.control.planning import Memory
+from unskew.spark.control.controller import Controller
+from unskew.spark.control.hot_keys import KeyFrequencies, rest_of
+from unskew.spark.control.observed import BatchObservation
+from unskew.spark.control.planning import KeyHistory
 from unskew.spark.control.schemes import MEASURED
 from unskew.spark.plans.split_plan import PlanFolder, SplitPlan
 from unskew.spark.state.costs import Cost
 from unskew.spark.state.move_log import MoveLog
-from unskew.spark.state.record import Homes
+from unskew.spark.state.record import CellOwners
 
 IDLE = 1e-9
 """The capacity of a worker that is not active."""
-TOLD = 10_000
+MOST_KEYS = 10_000
 """How many keys are remembered, at the most: tasks tell of all that take a part of their time."""
 LEAST, MOST = 1 / 8, 8.0
 """How slow or fast a worker is taken to be, at the most, beside the mean."""
 
 
 @dataclass
-class Prices:
+class KeyCosts:
     """What a record of a key costs, in seconds of a worker of capacity 1, and the bytes of state.
 
     Parameters
@@ -87,7 +87,7 @@ class Prices:
         speeds[told] /= speeds[told].mean()
         self.capacities = np.clip(speeds, LEAST, MOST)
 
-    def statistics(self, measured: Measured) -> Statistics:
+    def statistics(self, measured: KeyFrequencies) -> Statistics:
         """Return what a planner needs to know."""
         spent = np.array([*self.spent.values()]) if self.spent else np.ones((1, 2))
         mean = spent[:, 1].sum() / max(1.0, spent[:, 0].sum())
@@ -107,7 +107,7 @@ class Prices:
         )
 
 
-def of_active(statistics: Statistics, homes: Homes) -> Statistics:
+def of_active(statistics: Statistics, homes: CellOwners) -> Statistics:
     """Return statistics for the workers that are active: others can do next to nothing.
 
     What they have of keys that cannot be told apart goes to those that stand in for them.
@@ -123,7 +123,7 @@ def of_active(statistics: Statistics, homes: Homes) -> Statistics:
     return replace(statistics, capacities=capacities, fixed=fixed)
 
 
-class Following(Guide):
+class MoveReporter(Controller):
     """Makes no plans, and tells what moved as workers came and went.
 
     Parameters
@@ -140,7 +140,7 @@ class Following(Guide):
         return self.log.sizes(batch)
 
 
-class Moving(Following):
+class MoveController(MoveReporter):
     """Makes a plan after each batch, if the last one will not do.
 
     Parameters
@@ -160,33 +160,33 @@ class Moving(Following):
         planner: Planner,
         folder: PlanFolder,
         log: MoveLog,
-        memory: Memory,
+        history: KeyHistory,
         capacities: Sequence[float] | str | None = None,
     ) -> None:
         super().__init__(log)
-        self.planner, self.folder, self.memory = planner, folder, memory
+        self.planner, self.folder, self.history = planner, folder, history
         given = None if capacities is None or isinstance(capacities, str) else capacities
-        speeds = np.ones(memory.n_workers) if given is None else np.array(given, np.float64)
-        self.prices = Prices(memory.decay, speeds, measured=capacities == MEASURED)
-        self.current = folder.latest() or SplitPlan.empty(memory.n_workers)
+        speeds = np.ones(history.n_workers) if given is None else np.array(given, np.float64)
+        self.key_costs = KeyCosts(history.decay, speeds, measured=capacities == MEASURED)
+        self.current = folder.latest() or SplitPlan.empty(history.n_workers)
         self._took = 0.0
 
-    def learn(self, batch: Observed) -> None:
+    def learn(self, batch: BatchObservation) -> None:
         """Take in a batch, and plan."""
         started = time.perf_counter()
         # What tasks tell is exact, and of more keys than a sketch has.
         told = {key: float(cost.records) for key, cost in batch.costs.items()}
-        self.memory.add(replace(batch, hot={**batch.hot, **told}))
-        measured = self.memory.measured()
+        self.history.add(replace(batch, hot={**batch.hot, **told}))
+        measured = self.history.measured()
         costs = {key % 2**64: cost for key, cost in batch.costs.items()}
-        self.prices.add(costs, {*measured.keys.tolist(), *costs})
+        self.key_costs.add(costs, {*measured.keys.tolist(), *costs})
         homes = self.log.homes()
-        old = Plan((1.0,) * self.memory.n_workers, *self.current.whole(), fallback="spark")
-        found = self.planner.plan(of_active(self.prices.statistics(measured), homes), old)
+        old = Plan((1.0,) * self.history.n_workers, *self.current.whole(), fallback="spark")
+        found = self.planner.plan(of_active(self.key_costs.statistics(measured), homes), old)
         if len(found.moves):
             pairs = (found.plan.keys, found.plan.workers)
             version = self.current.version + 1
-            made = SplitPlan(self.memory.n_workers, *pairs, version, self.planner.name)
+            made = SplitPlan(self.history.n_workers, *pairs, version, self.planner.name)
             self.current = self.folder.save(made)
         self._took = time.perf_counter() - started
 

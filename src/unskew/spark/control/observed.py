@@ -29,7 +29,7 @@ FINE = 2**24
 
 
 @dataclass(frozen=True)
-class Look:
+class Observation:
     """What is observed of rows: columns of a share of them, in nulls for the others.
 
     These are columns, as Spark interprets the arguments of a sketch, but compiles columns.
@@ -90,7 +90,7 @@ def name_column(key: Column, columns: Sequence[Column]) -> Column:
 
 
 @dataclass(frozen=True, eq=False)
-class Observed:
+class BatchObservation:
     """What was observed of a batch; numbers of records, estimated from the sample.
 
     Parameters
@@ -121,7 +121,7 @@ class Observed:
     latest_us: int | None = None
 
     @classmethod
-    def of(cls, row: Any, n_workers: int) -> Observed:
+    def of(cls, row: Any, n_workers: int) -> BatchObservation:
         """Read the row of an observation."""
         found = fields(row)
         homes = _by_number(found.get("homes", []), n_workers)

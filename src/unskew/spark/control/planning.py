@@ -8,15 +8,15 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.spark.control.hot_keys import Measured, Strategy
-from unskew.spark.control.metrics import Guide
-from unskew.spark.control.observed import TRACKED, Observed
+from unskew.spark.control.controller import Controller
+from unskew.spark.control.hot_keys import KeyFrequencies, Strategy
+from unskew.spark.control.observed import TRACKED, BatchObservation
 from unskew.spark.plans.schedule import Schedule
 from unskew.spark.plans.split_plan import PlanFolder, SplitPlan
 
 
 @dataclass
-class Memory:
+class KeyHistory:
     """Records by key and by home, with older batches counting less.
 
     Parameters
@@ -39,7 +39,7 @@ class Memory:
     def __post_init__(self) -> None:
         self.homes = np.zeros(self.n_workers)
 
-    def add(self, batch: Observed) -> None:
+    def add(self, batch: BatchObservation) -> None:
         """Take in a batch."""
         old = {key: self.decay * count for key, count in self.counts.items()}
         merged = {key: old.get(key, 0.0) + batch.hot.get(key, 0.0) for key in {*old, *batch.hot}}
@@ -48,14 +48,14 @@ class Memory:
         self.records = self.decay * self.records + batch.records
         self.homes = self.decay * self.homes + batch.homes
 
-    def measured(self) -> Measured:
+    def measured(self) -> KeyFrequencies:
         """Return what is known now."""
         keys = np.array([key % 2**64 for key in self.counts], np.uint64)
         counts = np.array(list(self.counts.values()), np.float64)
-        return Measured(keys, counts, self.records, self.homes.copy())
+        return KeyFrequencies(keys, counts, self.records, self.homes.copy())
 
 
-class Planning(Guide):
+class PlanController(Controller):
     """Makes a plan after each batch, if the last one will not do.
 
     Parameters
@@ -68,16 +68,16 @@ class Planning(Guide):
         Of what was hot.
     """
 
-    def __init__(self, strategy: Strategy, folder: PlanFolder, memory: Memory) -> None:
-        self.strategy, self.folder, self.memory = strategy, folder, memory
-        self.current = folder.latest() or SplitPlan.empty(memory.n_workers)
+    def __init__(self, strategy: Strategy, folder: PlanFolder, history: KeyHistory) -> None:
+        self.strategy, self.folder, self.history = strategy, folder, history
+        self.current = folder.latest() or SplitPlan.empty(history.n_workers)
         self._took = 0.0
 
-    def learn(self, batch: Observed) -> None:
+    def learn(self, batch: BatchObservation) -> None:
         """Take in a batch, and plan."""
         started = time.perf_counter()
-        self.memory.add(batch)
-        plan = self.strategy.plan(self.memory.measured(), self.current)
+        self.history.add(batch)
+        plan = self.strategy.plan(self.history.measured(), self.current)
         if plan is not self.current:
             self.current = self.folder.save(plan)
         self._took = time.perf_counter() - started
@@ -92,7 +92,7 @@ class Planning(Guide):
         return self._took
 
 
-class TimedPlanning(Planning):
+class TimedPlanController(PlanController):
     """Planning for windows: each keeps the plan that was in force when it opened.
 
     Parameters
@@ -107,14 +107,14 @@ class TimedPlanning(Planning):
         self,
         strategy: Strategy,
         folder: PlanFolder,
-        memory: Memory,
+        history: KeyHistory,
         schedule: Schedule,
         by_batch: bool = False,
     ) -> None:
-        super().__init__(strategy, folder, memory)
+        super().__init__(strategy, folder, history)
         self.schedule, self.by_batch = schedule, by_batch
 
-    def tell(self, batch: Observed, watermark_us: int) -> None:
+    def tell(self, batch: BatchObservation, watermark_us: int) -> None:
         """Pass on how far time has come."""
         latest_us = batch.latest_us
         if self.by_batch:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from unskew.planners import PLANNERS, Planner, read_planners
 from unskew.routers import ROUTERS, Scheme, read_schemes
 from unskew.routers.base import ALL_WORKERS, BY_HASH
-from unskew.spark.control.hot_keys import Classified, Planned, Strategy
+from unskew.spark.control.hot_keys import PlannerStrategy, RouterStrategy, Strategy
 
 MEASURED = "measured"
 
@@ -109,7 +109,9 @@ class RouterScheme(SparkScheme):
             raise ValueError(
                 f"{self.name} decides record by record, use routing='online'; planned: {known}"
             )
-        return None if self.by_hash or self.on_all_workers else Classified(self.scheme, n_workers)
+        return (
+            None if self.by_hash or self.on_all_workers else RouterStrategy(self.scheme, n_workers)
+        )
 
     def with_capacities(self, capacities: Sequence[float] | str, planned: bool) -> RouterScheme:
         """Return the router with capacities, if it has a use for them."""
@@ -157,7 +159,7 @@ class PlannerScheme(SparkScheme):
 
     def strategy(self, n_workers: int, capacities: Sequence[float] | None = None) -> Strategy:
         """Return the planner for Spark's workers."""
-        return Planned(self.planner, n_workers, capacities)
+        return PlannerStrategy(self.planner, n_workers, capacities)
 
     def with_capacities(self, capacities: Sequence[float] | str, planned: bool) -> PlannerScheme:
         """Return the planner: it is given capacities when it plans."""

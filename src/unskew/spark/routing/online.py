@@ -15,8 +15,8 @@ from pyspark.sql.types import IntegerType
 
 from unskew.murmur import anchors
 from unskew.routers import Router, Scheme
-from unskew.spark.control.metrics import Guide
-from unskew.spark.control.observed import Observed
+from unskew.spark.control.controller import Controller
+from unskew.spark.control.observed import BatchObservation
 from unskew.spark.placement.slots import slots_for
 from unskew.spark.routing.state_files import RouterStateError, StateFiles
 from unskew.spark.runtime.places import Place
@@ -69,14 +69,14 @@ def start(
     return router
 
 
-class Routers(Guide):
+class Routers(Controller):
     """The routers of a query, as the driver sees them: by the states that they leave behind."""
 
     def __init__(self, scheme: Scheme, n_workers: int, files: StateFiles) -> None:
         self.scheme, self.n_workers, self.files = scheme, n_workers, files
         self._router: Router | None = None
 
-    def learn(self, batch: Observed) -> None:
+    def learn(self, batch: BatchObservation) -> None:
         """Routers learn by themselves; look at one of them."""
         self._router = start(self.scheme, self.n_workers, 0, sys.maxsize, self.files)
 

@@ -13,8 +13,8 @@ from pyspark.sql.types import DataType, DoubleType, FloatType, IntegralType
 
 from unskew.murmur import CELLS, MASK, targets
 from unskew.spark.control.hot_keys import Strategy
-from unskew.spark.control.observed import Look, Observed
-from unskew.spark.control.planning import Memory
+from unskew.spark.control.observed import BatchObservation, Observation
+from unskew.spark.control.planning import KeyHistory
 from unskew.spark.placement.draws import with_draws
 from unskew.spark.placement.key_text import has_floats, key_text
 from unskew.spark.placement.names import Names
@@ -22,7 +22,7 @@ from unskew.spark.placement.slots import slot_column, worker_column
 from unskew.spark.plans.split_plan import SplitPlan
 from unskew.spark.routing.plan_source import hidden, plan_table, read_plan
 from unskew.spark.state.move_log import MoveLog
-from unskew.spark.state.protocol import HERALD, STAY
+from unskew.spark.state.protocol import ANNOUNCED, STAY
 
 MINUS_ZERO = (
     "a key is -0.0, of which Spark keeps another state than of 0.0, though it groups their rows "
@@ -152,12 +152,12 @@ class PlannedRoute:
         failed = F.raise_error(F.lit(message)).cast("long")
         return df.withColumn(id_, F.when(which, failed).otherwise(F.col(id_)))
 
-    def with_heralds(self, df: DataFrame) -> DataFrame:
+    def with_announcements(self, df: DataFrame) -> DataFrame:
         """Return rows of `moving` and, for those whose state leaves, one to where it goes."""
         announced, to = self.names("announced"), self.names("to")
         here = F.struct(F.col(self.slot).alias("slot"), F.col(to).alias("to"))
         target = slot_column(self.grouping, F.col(announced), self.n_workers)
-        there = F.struct(target.alias("slot"), F.lit(HERALD).alias("to"))
+        there = F.struct(target.alias("slot"), F.lit(ANNOUNCED).alias("to"))
         both = F.when(F.col(announced).isNull(), F.array(here)).otherwise(F.array(here, there))
         exploded = df.withColumn(announced, F.explode(both))
         fields = {self.slot: "slot", to: "to"}
@@ -191,14 +191,14 @@ class PlannedRoute:
     def learned(self, df: DataFrame, strategy: Strategy) -> SplitPlan:
         """Return a plan for rows that do not change, by one look at them."""
         start = SplitPlan.empty(self.n_workers)
-        look = Look(self.names, {"hot": plan_key(self.columns), "homes": self.home})
+        look = Observation(self.names, {"hot": plan_key(self.columns), "homes": self.home})
         seen = look.at(with_draws(df, self.names))
         (row,) = seen.agg(*look.sketches(self.n_workers)).collect()
         if not row["records"]:
             return start
-        memory = Memory(self.n_workers, decay=0.0)
-        memory.add(Observed.of(row, self.n_workers))
-        return strategy.plan(memory.measured(), start)
+        history = KeyHistory(self.n_workers, decay=0.0)
+        history.add(BatchObservation.of(row, self.n_workers))
+        return strategy.plan(history.measured(), start)
 
     @property
     def home(self) -> Column:

@@ -11,10 +11,12 @@ from pathlib import Path
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from unskew.spark.control.controller import Controller
 from unskew.spark.control.hot_keys import Strategy
-from unskew.spark.control.metrics import BatchMetrics, Guide, Watch, watch
-from unskew.spark.control.observed import NAMED, PER_WORKER, TRACKED, Look, name_column
-from unskew.spark.control.planning import Memory, Planning, TimedPlanning
+from unskew.spark.control.metrics import BatchMetrics
+from unskew.spark.control.observed import NAMED, PER_WORKER, TRACKED, Observation, name_column
+from unskew.spark.control.planning import KeyHistory, PlanController, TimedPlanController
+from unskew.spark.control.query_observer import QueryObserver, observe_query
 from unskew.spark.control.schemes import MEASURED, PlannerScheme, RouterScheme, SparkScheme
 from unskew.spark.placement.draws import check_order, with_draws
 from unskew.spark.placement.keys import ColumnOrName, key_columns, key_id
@@ -116,9 +118,9 @@ class Routing:
     def with_slots(self, df: DataFrame, route: PlannedRoute, place: Place | None) -> DataFrame:
         """Return the rows with their slots; those of a stream keep what is needed at a place."""
         how = self._planned if self.planned else self._online
-        routed, guide = how(df, route, place)
+        routed, controller = how(df, route, place)
         if place is not None:
-            routed = self.watched(routed, route, guide, place)
+            routed = self.observed_rows(routed, route, controller, place)
         return routed.drop(route.names("id"), route.names("drawn"))
 
     def by_windows(
@@ -139,12 +141,14 @@ class Routing:
         terms = read_plan(df.sparkSession, place, route.names, horizon=length_us)
         routed = route.by_terms(df, terms, F.unix_micros(start))
 
-        def guide() -> Guide:
-            memory = Memory(route.n_workers, self.decay)
-            return TimedPlanning(strategy, PlanFolder(place.plans), memory, schedule)
+        def controller() -> Controller:
+            history = KeyHistory(route.n_workers, self.decay)
+            return TimedPlanController(strategy, PlanFolder(place.plans), history, schedule)
 
-        watched = self.watched(routed, route, guide, place, latest=F.unix_micros(start))
-        return watched.drop(route.names("id"), route.names("drawn"))
+        observed_rows = self.observed_rows(
+            routed, route, controller, place, latest=F.unix_micros(start)
+        )
+        return observed_rows.drop(route.names("id"), route.names("drawn"))
 
     def strategy(self, n_workers: int) -> Strategy | None:
         """Return what makes plans by the scheme; None if it needs none."""
@@ -152,7 +156,7 @@ class Routing:
 
     def _online(
         self, df: DataFrame, route: PlannedRoute, place: Place | None
-    ) -> tuple[DataFrame, Callable[[], Guide]]:
+    ) -> tuple[DataFrame, Callable[[], Controller]]:
         assert isinstance(self.scheme, RouterScheme)
         scheme = self.scheme.scheme
         check_order(df, self.scheme.text)
@@ -160,31 +164,31 @@ class Routing:
         ready = with_draws(df, route.names)
         routed = ready.withColumn(route.slot, slots(key_id(route.columns), F.hash(*route.grouping)))
         if place is None:
-            return routed, Guide
+            return routed, Controller
         files = StateFiles(place.root)
         return routed, lambda: Routers(scheme, route.n_workers, files)
 
     def _planned(
         self, df: DataFrame, route: PlannedRoute, place: Place | None
-    ) -> tuple[DataFrame, Callable[[], Guide]]:
+    ) -> tuple[DataFrame, Callable[[], Controller]]:
         strategy = self.strategy(route.n_workers)
         if strategy is None:
-            return (route.by_hash(df) if self.scheme.by_hash else route.over_all(df)), Guide
+            return (route.by_hash(df) if self.scheme.by_hash else route.over_all(df)), Controller
         if place is None:
             table = local_table(df, route.learned(df, strategy), route.names)
-            return route.by_table(df, table), Guide
+            return route.by_table(df, table), Controller
 
-        def guide() -> Guide:
+        def controller() -> Controller:
             folder = PlanFolder(place.plans)
-            return Planning(strategy, folder, Memory(route.n_workers, self.decay))
+            return PlanController(strategy, folder, KeyHistory(route.n_workers, self.decay))
 
-        return route.by_table(df, read_plan(df.sparkSession, place, route.names)), guide
+        return route.by_table(df, read_plan(df.sparkSession, place, route.names)), controller
 
-    def watched(
+    def observed_rows(
         self,
         df: DataFrame,
         route: PlannedRoute,
-        guide: Callable[[], Guide],
+        controller: Callable[[], Controller],
         place: Place,
         *,
         also: str | None = None,
@@ -199,12 +203,12 @@ class Routing:
             **({"homes": route.home} if self.planned else {}),
             "names": name_column(key, route.columns),
         }
-        look, name = Look(route.names, columns, latest), f"unskew {self.name} {place.owner}"
+        look, name = Observation(route.names, columns, latest), f"unskew {self.name} {place.owner}"
         path = f"{place.root}/metrics.jsonl"
-        watch(
+        observe_query(
             df.sparkSession,
             name,
-            lambda: Watch(guide(), route.n_workers, self.metrics, path, also),
+            lambda: QueryObserver(controller(), route.n_workers, self.metrics, path, also),
         )
         planner = isinstance(self.scheme, PlannerScheme)
         few = max(NAMED, PER_WORKER * route.n_workers)

@@ -28,7 +28,7 @@ from unskew.spark.state.exports import MOVED, BrokenError, Note, Object, Owner, 
 from unskew.spark.state.log_identity import LogIdentity, LostStateError
 from unskew.spark.state.record import (
     PLACES,
-    Homes,
+    CellOwners,
     Orders,
     Record,
     Wanted,
@@ -65,16 +65,16 @@ class MoveLog(LogIdentity):
         write = write_once if begin else write_whole
         write(self._system, self._path / "active", json.dumps(sorted(workers)).encode())
 
-    def homes(self) -> Homes:
+    def homes(self) -> CellOwners:
         """Return where keys are that nothing tells of."""
         if not self.elastic:
-            return Homes(self.n_workers)
+            return CellOwners(self.n_workers)
         path = self._path / "active"
         try:
             active = tuple(json.loads(self._bytes(path)))
             if not active or min(active) < 0 or max(active) >= self.n_workers:
                 raise ValueError(f"{active} are not some of 0 to {self.n_workers - 1}")
-            return Homes(self.n_workers, active)
+            return CellOwners(self.n_workers, active)
         except (FileNotFoundError, ValueError) as error:
             raise LostStateError(
                 f"{path}, the workers that are active: {error}; say it again, by activate(...)"
@@ -181,7 +181,7 @@ class MoveLog(LogIdentity):
             return Orders(
                 header["log"],
                 batch,
-                Homes(self.n_workers, None if not self.elastic else tuple(header["active"])),
+                CellOwners(self.n_workers, None if not self.elastic else tuple(header["active"])),
                 record,
                 Wanted(read_table(body[length:])),
                 base,

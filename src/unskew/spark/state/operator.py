@@ -20,7 +20,7 @@ from unskew.spark.state.chunks import Rows, users
 from unskew.spark.state.costs import Cost, Meter
 from unskew.spark.state.exports import GONE, HERE, MOVED, Note, type_bytes
 from unskew.spark.state.key_state import KeyState
-from unskew.spark.state.protocol import HERALD, STAY
+from unskew.spark.state.protocol import ANNOUNCED, STAY
 from unskew.spark.state.reports import Report, Reporter, nullable
 from unskew.spark.state.types import StateType, arrow_type
 
@@ -30,7 +30,7 @@ EXPECTED, TIMER = 1, 2
 Function = Callable[[Any, Iterator[pd.DataFrame], Any], Iterable[pd.DataFrame]]
 
 
-class Facts(NamedTuple):
+class KeyOrders(NamedTuple):
     """What the rows of a key say about it, all of them the same in a batch.
 
     Parameters
@@ -38,7 +38,7 @@ class Facts(NamedTuple):
     id, key
         As plans know it, and its text; no text if there is nothing to tell of it.
     to
-        The worker that its state should go to, `STAY`, or `HERALD`: it will come here.
+        The worker that its state should go to, `STAY`, or `ANNOUNCED`: it will come here.
     object
         Where its state is, if it was exported for this worker.
     """
@@ -49,7 +49,7 @@ class Facts(NamedTuple):
     key: str = ""
 
     @classmethod
-    def read(cls, text: str) -> Facts:
+    def read(cls, text: str) -> KeyOrders:
         """Read what a row says.
 
         Examples
@@ -67,7 +67,7 @@ class Facts(NamedTuple):
 
 
 @dataclass
-class Held:
+class LocalState:
     """What a worker holds of a key in Spark's store.
 
     Parameters
@@ -84,7 +84,7 @@ class Held:
 
     value: tuple[Any, ...] | None = None
     kind: int = 0
-    facts: Facts | None = None
+    facts: KeyOrders | None = None
     times_out_at: int | None = None
 
     @property
@@ -143,30 +143,35 @@ class Operator:
             yield from call.results(rows, lambda: rows)
         else:
             taken = Rows.split(chunks)
-            call = self.called(key, group, Facts.read(taken.orders), worker, batch)
+            call = self.called(key, group, KeyOrders.read(taken.orders), worker, batch)
             yield from call.results(taken.chunks, taken.none)
         self.reporter.report(*call.finish())
 
     def called(
-        self, key: tuple[Any, ...], group: GroupState, facts: Facts | None, worker: int, batch: int
+        self,
+        key: tuple[Any, ...],
+        group: GroupState,
+        facts: KeyOrders | None,
+        worker: int,
+        batch: int,
     ) -> Call:
         """Return a call for a key of which rows say something, or which has timed out."""
         held = self._held(group)
         if facts is None:
-            facts = held.facts or Facts()
+            facts = held.facts or KeyOrders()
             if held.kind == EXPECTED:
                 where = self.reporter.log.orders(batch).record.where(facts.id, facts.key, worker)
                 facts = facts._replace(object=where)
         return Call(self, key, group, held, facts, worker)
 
-    def _held(self, group: GroupState) -> Held:
+    def _held(self, group: GroupState) -> LocalState:
         if not group.exists:
-            return Held()
+            return LocalState()
         if not self.times_out:
-            return Held(group.get)
+            return LocalState(group.get)
         *value, kind, text, at = group.get
-        facts = None if text is None else Facts.read(text)
-        return Held(None if kind else tuple(value), kind or 0, facts, at)
+        facts = None if text is None else KeyOrders.read(text)
+        return LocalState(None if kind else tuple(value), kind or 0, facts, at)
 
 
 @dataclass
@@ -184,8 +189,8 @@ class Call:
     operator: Operator
     key: tuple[Any, ...]
     group: GroupState
-    held: Held
-    facts: Facts
+    held: LocalState
+    facts: KeyOrders
     worker: int
     meter: Meter = field(default_factory=Meter)
     imported: bool = False
@@ -199,7 +204,7 @@ class Call:
         self, rows: Iterator[pd.DataFrame], none: Callable[[], Iterator[pd.DataFrame]]
     ) -> Iterator[pd.DataFrame]:
         """Call the user's function, if it is to be called, with rows or with none."""
-        if self.facts.to == HERALD:
+        if self.facts.to == ANNOUNCED:
             return
         self.times_out_at = self.held.times_out_at
         if self.facts.object:
@@ -225,7 +230,7 @@ class Call:
 
     def finish(self) -> Report:
         """Keep, or export, what is left; return what is to be reported."""
-        if self.facts.to == HERALD:
+        if self.facts.to == ANNOUNCED:
             if not self.held.exists:
                 self._expect()
             return Report()

@@ -31,8 +31,8 @@ from unskew.spark.runtime.tasks import micro_batch, partition_and_batch
 from unskew.spark.state.chunks import Rows
 from unskew.spark.state.costs import Cost, Meter
 from unskew.spark.state.exports import GONE, HERE, MOVED, Note, type_bytes
-from unskew.spark.state.operator import Facts
-from unskew.spark.state.protocol import HERALD, STAY
+from unskew.spark.state.operator import KeyOrders
+from unskew.spark.state.protocol import ANNOUNCED, STAY
 from unskew.spark.state.reports import Reporter
 from unskew.spark.state.types import StateType
 
@@ -198,8 +198,8 @@ class MovingProcessor(StatefulProcessor):
     ) -> Iterator[pd.DataFrame]:
         """Do what a micro-batch brings to a key at this worker."""
         orders, _, chunks = Rows.split(rows)
-        facts = Facts.read(orders)
-        if facts.to == HERALD:
+        facts = KeyOrders.read(orders)
+        if facts.to == ANNOUNCED:
             self._expect(facts, timerValues)
             return
         known, wakes = self._remembered()
@@ -248,7 +248,7 @@ class MovingProcessor(StatefulProcessor):
                 self.hidden.clear()
 
     def _woken(
-        self, key: tuple[Any, ...], values: TimerValues, facts: Facts, wakes: int
+        self, key: tuple[Any, ...], values: TimerValues, facts: KeyOrders, wakes: int
     ) -> Iterator[pd.DataFrame]:
         """Take in a state that was announced, if it has come."""
         self.hidden.clear()
@@ -261,19 +261,19 @@ class MovingProcessor(StatefulProcessor):
         self._load(self._fetched(arrived))
         yield from self._fire(key, values, self._timers())
         self.reporter.report(None, self._stays(arrived, before=False))
-        self._remember(facts, Facts(), ASLEEP)
+        self._remember(facts, KeyOrders(), ASLEEP)
 
     def close(self) -> None:
         """Close the user's processor."""
         self.user.close()
 
-    def _expect(self, facts: Facts, values: TimerValues) -> None:
+    def _expect(self, facts: KeyOrders, values: TimerValues) -> None:
         """Have the key woken in the next batch."""
         wakes = self._now(values) + 1
         self.hidden.update((facts.text, wakes))
         self.handle.registerTimer(wakes)
 
-    def _fetched(self, facts: Facts) -> dict[str, Any]:
+    def _fetched(self, facts: KeyOrders) -> dict[str, Any]:
         """Return a state that was exported for this worker."""
         log, worker = self.reporter.log, partition_and_batch()[0]
         held, _ = log.fetch(facts.object, facts.key, worker, self.carrier.kind)
@@ -286,7 +286,7 @@ class MovingProcessor(StatefulProcessor):
         for at in held["timers"]:
             self.handle.registerTimer(at)
 
-    def _export(self, facts: Facts) -> Note:
+    def _export(self, facts: KeyOrders) -> Note:
         timers = self._timers()
         if self.carrier.empty and not timers:
             return Note(GONE, facts.id, facts.key, facts.to)
@@ -297,7 +297,7 @@ class MovingProcessor(StatefulProcessor):
         place, size = (MOVED, facts.id, facts.key, facts.to), len(pickle.dumps(held))
         return Note(*place, held, None, type_bytes(kind), size)
 
-    def _stays(self, facts: Facts, before: bool, fired: int | None = None) -> Note | None:
+    def _stays(self, facts: KeyOrders, before: bool, fired: int | None = None) -> Note | None:
         """Return what to tell of a state that does not leave."""
         place = facts.id, facts.key, partition_and_batch()[0]
         if not self._exists(fired):
@@ -327,12 +327,12 @@ class MovingProcessor(StatefulProcessor):
     def _timers(self) -> list[int]:
         return [*self.handle.listTimers()] if self.times_out else []
 
-    def _remembered(self) -> tuple[Facts, int]:
+    def _remembered(self) -> tuple[KeyOrders, int]:
         """Return what is known of a key, and the timer that is to wake it."""
         found = self.hidden.get() if self.times_out and self.hidden.exists() else None
-        return (Facts(), ASLEEP) if found is None else (Facts.read(found[0]), int(found[1]))
+        return (KeyOrders(), ASLEEP) if found is None else (KeyOrders.read(found[0]), int(found[1]))
 
-    def _remember(self, facts: Facts, known: Facts, wakes: int) -> None:
+    def _remember(self, facts: KeyOrders, known: KeyOrders, wakes: int) -> None:
         """Keep what is to be told of a key when a timer of it fires; wake it no more."""
         stays = facts.key and facts.to == STAY and self._exists()
         if stays and (known.text != facts.text or wakes != ASLEEP):

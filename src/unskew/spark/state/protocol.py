@@ -32,5 +32,5 @@ are not: a new key is born where it belongs now, and not where it would have bee
 
 from __future__ import annotations
 
-STAY, HERALD = -1, -2
+STAY, ANNOUNCED = -1, -2
 """What to do with a state: it stays where it is; it will come here."""

@@ -30,7 +30,7 @@ Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Homes:
+class CellOwners:
     """Where keys are that no plan and no record tells of.
 
     Parameters
@@ -90,7 +90,7 @@ class Wanted:
         """The keys, in order."""
         return np.asarray(self.table["id"].to_numpy())
 
-    def workers(self, ids: Ints, homes: Homes) -> Ints:
+    def workers(self, ids: Ints, homes: CellOwners) -> Ints:
         """Return where keys should be: not at a worker that is not active."""
         found = homes.of(ids)
         if not len(self.ids) or not len(ids):
@@ -134,7 +134,7 @@ class Record:
         """Return the same with nothing changed."""
         return Record(self.table.combine_chunks(), PLACES.empty_table())
 
-    def after(self, told: pa.Table, homes: Homes, wanted: Wanted) -> Record:
+    def after(self, told: pa.Table, homes: CellOwners, wanted: Wanted) -> Record:
         """Return what is known when tasks have told more.
 
         Without workers that come and go, keys that are at home are not recorded, and one without a
@@ -154,7 +154,7 @@ class Record:
             told = pa.table([told["id"], told["key"], *places], schema=PLACES)
         return self.replaced(told)
 
-    def wanted_only(self, homes: Homes, wanted: Wanted) -> Record:
+    def wanted_only(self, homes: CellOwners, wanted: Wanted) -> Record:
         """Return the record without keys that have no state, and that no plan wants there."""
         parked = self.table.filter(pc.equal(self.table["object"], PARKED))
         goal = wanted.workers(parked["id"].to_numpy(), homes)
@@ -238,7 +238,7 @@ class Orders:
 
     log: str
     batch: int
-    homes: Homes
+    homes: CellOwners
     record: Record
     wanted: Wanted
     base: str | None = None
