@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from unskew.planners import Plan, Planner, Proposal, Window
 from unskew.routers.planned import TableRouter
-from unskew.sim.lines import Migration
+from unskew.sim.contenders import Migration
 from unskew.workloads import open_stream
 
 Keys = NDArray[np.uint64]

@@ -19,7 +19,7 @@ from unskew.metrics import Queueing
 from unskew.planners import Moves, Plan, Planner, Proposal, Statistics, Window, make_planner
 from unskew.planners.problem import Homes, Problem
 from unskew.sim import Queue, WorkerChange
-from unskew.sim.lines import Migration, PlannerLine
+from unskew.sim.contenders import Migration, PlannerContender
 from unskew.workloads import Chunk
 
 # So many keys that some come that the window does not know.
@@ -173,12 +173,14 @@ class Ledger(Queueing):
         super().serve(workers, arrivals_s, release_s)
 
 
-def scripted_line(migration: Migration, moves: Mapping[int, int]) -> tuple[PlannerLine, Ledger]:
+def scripted_line(
+    migration: Migration, moves: Mapping[int, int]
+) -> tuple[PlannerContender, Ledger]:
     """Return a line with keys 1 and 2 on worker 0, 3 on 1, 4 on 2; at 8 s a plan moves some."""
     plan = Plan.empty(3).with_entries([1, 2, 3, 4], [0, 0, 1, 2])
     ledger = Ledger(3, arrival_rate=1.0, service_s=0.25)
     ledger.log = defaultdict(list)
-    line = PlannerLine("x", 3, ledger, Scripted(table=moves), plan, migration)
+    line = PlannerContender("x", 3, ledger, Scripted(table=moves), plan, migration)
     take(line, [1, 2, 3, 4], [0.0, 1.0, 2.0, 3.0])
     line.end(np.ones(3))
     keys, ones = np.array([1, 2, 3, 4], np.uint64), np.ones(4)
@@ -187,7 +189,7 @@ def scripted_line(migration: Migration, moves: Mapping[int, int]) -> tuple[Plann
     return line, ledger
 
 
-def take(line: PlannerLine, keys: list[int], arrivals_s: list[float]) -> None:
+def take(line: PlannerContender, keys: list[int], arrivals_s: list[float]) -> None:
     line.take(Chunk(np.array(keys, np.uint64)), np.array(arrivals_s))
 
 

@@ -165,7 +165,7 @@ class World:
         return found
 
     def _sent(self, batch: int, rows: dict[int, list[str]]) -> dict[int, dict[int, KeyOrders]]:
-        """Return which keys go where, as the columns of a query say it; heralds go after rows."""
+        """Return which keys go where, as the columns of a query say it; announcements last."""
         orders = self.log.orders(batch)
         by_id = {row["id"]: row for row in orders.by_id().to_pylist()}
         sent: dict[int, dict[int, KeyOrders]] = {}
@@ -180,8 +180,8 @@ class World:
             facts = KeyOrders(number, mine["to"], mine.get("object") or "", text if told else "")
             sent.setdefault(mine["target"] >> 32, {})[key] = facts
             if mine["announced"] is not None and self.operator.times_out:
-                herald = facts._replace(to=ANNOUNCED, object="")
-                sent.setdefault(mine["announced"] >> 32, {})[key] = herald
+                announcement = facts._replace(to=ANNOUNCED, object="")
+                sent.setdefault(mine["announced"] >> 32, {})[key] = announcement
         return sent
 
     def run_plain(self, batch: int, rows: dict[int, list[str]]) -> Results:

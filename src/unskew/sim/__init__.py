@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from unskew.sim.contenders import Migration
 from unskew.sim.intervals import simulate_plans
-from unskew.sim.lines import Migration
 from unskew.sim.run import Run, WorkerChange
 from unskew.sim.simulate import Queue, simulate
 from unskew.sim.sources import Sources

@@ -12,7 +12,7 @@ import numpy as np
 from unskew.metrics import Queueing
 from unskew.planners import Plan, Planner, Window, read_planners
 from unskew.routers import Scheme, read_schemes
-from unskew.sim.lines import Line, Migration, PlannerLine, SchemeLine
+from unskew.sim.contenders import Contender, Migration, PlannerContender, SchemeContender
 from unskew.sim.run import WorkerChange, most_workers
 from unskew.sim.simulate import Progress, Queue, check_changes
 from unskew.sim.sources import Sources
@@ -70,7 +70,7 @@ def simulate_plans(
     Returns
     -------
     dict
-        ``stream``: what it is; ``results``: for each line the measures of all intervals, and means.
+        ``stream``: what it is; ``results``: the measures of each contender, by interval, and means.
 
     Examples
     --------
@@ -87,9 +87,9 @@ def simulate_plans(
         raise ValueError("planners need a finite arrival rate: intervals take time")
     if changes and fallback == "key":
         raise ValueError("with the fallback 'key' workers cannot change: use 'consistent'")
-    staff = _Staff(workers, queue, list(changes))
-    lines = _lines(
-        planners, schemes, staff, sources=sources, fallback=fallback, migration=migration
+    workforce = _Workforce(workers, queue, list(changes))
+    contenders = _contenders(
+        planners, schemes, workforce, sources=sources, fallback=fallback, migration=migration
     )
     length = _interval(source, interval, intervals)
     check_changes(changes, workers, intervals * length if intervals else None)
@@ -101,24 +101,24 @@ def simulate_plans(
     for chunk, ends in _cut(source, length, intervals):
         arrivals_s = (at + np.arange(len(chunk.keys))) / rate
         window.update(chunk.keys)
-        for line in lines:
-            line.take(chunk, arrivals_s)
+        for contender in contenders:
+            contender.take(chunk, arrivals_s)
         at += len(chunk.keys)
         if ends:
-            _end_interval(lines, staff, window, at, at / rate)
+            _end_interval(contenders, workforce, window, at, at / rate)
         if progress is not None:
             progress(len(chunk.keys))
-    for line in lines:
-        line.finish(staff.capacities)
+    for contender in contenders:
+        contender.finish(workforce.capacities)
     return {
         "stream": source.describe(),
         "workers": workers,
         "interval_records": length,
-        "results": [line.result() for line in lines],
+        "results": [contender.result() for contender in contenders],
     }
 
 
-class _Staff:
+class _Workforce:
     """The workers: their capacities, 0 for one that is not there (yet)."""
 
     def __init__(self, workers: int, queue: Queue | None, changes: list[WorkerChange]) -> None:
@@ -146,41 +146,43 @@ class _Staff:
                 self.capacities[change.worker] = 0.0
 
 
-def _lines(
+def _contenders(
     planners: str | dict[str, Planner],
     schemes: str | Sequence[Scheme],
-    staff: _Staff,
+    workforce: _Workforce,
     *,
     sources: int,
     fallback: str,
     migration: Migration | None,
-) -> list[Line]:
-    queue = staff.queue
-    plan = Plan.empty(staff.capacities[: staff.workers].tolist(), fallback=fallback)
+) -> list[Contender]:
+    queue = workforce.queue
+    plan = Plan.empty(workforce.capacities[: workforce.workers].tolist(), fallback=fallback)
     chosen = read_planners(planners) if isinstance(planners, str) else planners
     if isinstance(schemes, str):
         schemes = read_schemes(schemes)
     pauses = (migration or Migration()) if queue else None
-    lines: list[Line] = [
-        PlannerLine(name, staff.n_ever, staff.queues(), planner, plan, pauses)
+    contenders: list[Contender] = [
+        PlannerContender(name, workforce.n_ever, workforce.queues(), planner, plan, pauses)
         for name, planner in chosen.items()
     ]
     defaults = queue.defaults(sources) if queue else {}
     for scheme in schemes:
-        routers = Sources(scheme, staff.workers, sources, defaults=defaults)
-        lines.append(SchemeLine(str(scheme), staff.n_ever, staff.queues(), routers))
-    return lines
+        routers = Sources(scheme, workforce.workers, sources, defaults=defaults)
+        contenders.append(
+            SchemeContender(str(scheme), workforce.n_ever, workforce.queues(), routers)
+        )
+    return contenders
 
 
 def _end_interval(
-    lines: list[Line], staff: _Staff, window: Window, at: int, boundary_s: float
+    contenders: list[Contender], workforce: _Workforce, window: Window, at: int, boundary_s: float
 ) -> None:
-    for line in lines:
-        line.end(staff.capacities)
-    staff.change(at)
-    statistics = window.close(staff.capacities[: staff.known])
-    for line in lines:
-        line.replan(statistics, boundary_s)
+    for contender in contenders:
+        contender.end(workforce.capacities)
+    workforce.change(at)
+    statistics = window.close(workforce.capacities[: workforce.known])
+    for contender in contenders:
+        contender.replan(statistics, boundary_s)
 
 
 def _interval(stream: Stream, interval: int | None, intervals: int | None) -> int:

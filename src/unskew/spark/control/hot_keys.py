@@ -16,7 +16,7 @@ from unskew.planners import Mixed, Planner, Statistics
 from unskew.routers import Scheme
 from unskew.spark.plans.split_plan import SplitPlan
 
-SAMPLE = 50_000
+SAMPLED_RECORDS = 50_000
 SWEEPS = 3
 PARTS = 4
 """How finely a hot key is divided: into this many parts for each of its workers."""
@@ -173,9 +173,9 @@ def expected_loads(
 
 def sample(measured: KeyFrequencies, seed: int = 0) -> Keys:
     """Return records with the measured shares, the rest of them all different."""
-    counts = np.rint(measured.counts * SAMPLE / max(measured.records, 1)).astype(np.int64)
+    counts = np.rint(measured.counts * SAMPLED_RECORDS / max(measured.records, 1)).astype(np.int64)
     rng = np.random.default_rng(seed)
-    rest = rng.integers(0, 2**64, max(0, SAMPLE - int(counts.sum())), np.uint64)
+    rest = rng.integers(0, 2**64, max(0, SAMPLED_RECORDS - int(counts.sum())), np.uint64)
     return rng.permutation(np.concatenate([np.repeat(measured.keys, counts), rest]))
 
 

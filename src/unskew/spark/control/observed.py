@@ -22,7 +22,7 @@ ROOM = 8
 """Counters of a sketch for each key that it is asked for. All tasks hand them in at their end."""
 SAMPLE = 0.25
 """The part of the rows that is looked at: a sketch costs more than all the rest of routing."""
-RARELY = SAMPLE / 8
+NAMES_SAMPLE = SAMPLE / 8
 """The part whose keys are made texts, as that costs as much as all the sketches."""
 FINE = 2**24
 """Which rows are looked at is told by the lower bits of what slots are drawn by."""
@@ -54,7 +54,7 @@ class Observation:
         fine = F.col(self.names("drawn")) * FINE
         part = fine - F.floor(fine)
         found = {
-            self._seen(what): F.when(part < (RARELY if what == "names" else SAMPLE), column)
+            self._seen(what): F.when(part < (NAMES_SAMPLE if what == "names" else SAMPLE), column)
             for what, column in self.columns.items()
         }
         if self.latest is not None:

@@ -4,9 +4,9 @@ A plan says where a key should be, a record where its state is (`unskew.spark.st
 go where the state is. If that is not where it should be, the worker processes the rows and then
 *exports* the state, to an object of its task (`unskew.spark.state.exports`). From the next batch on
 rows go to the other worker, which *imports* the state when the first of them comes. So no row ever
-waits, and a key without rows stays where it is. If states can time out, a *herald* goes to the
-new worker in the batch of the export, which wakes it in the next one: then it imports the state,
-rows or not, and what is due times out.
+waits, and a key without rows stays where it is. If states can time out, an *announcement* goes to
+the new worker in the batch of the export, which wakes it in the next one: then it imports the
+state, rows or not, and what is due times out.
 
 The laws, for each key that Spark groups as one, and each micro-batch:
 

@@ -55,7 +55,7 @@ class Migration:
 
 
 @dataclass
-class Line:
+class Contender:
     """Something that routes records, and what comes of it in every interval."""
 
     name: str
@@ -114,7 +114,7 @@ class Line:
 
 
 @dataclass
-class SchemeLine(Line):
+class SchemeContender(Contender):
     """An online scheme, which needs no plan."""
 
     sources: Sources
@@ -148,7 +148,7 @@ class SchemeLine(Line):
 
 
 @dataclass
-class PlannerLine(Line):
+class PlannerContender(Contender):
     """A planner, its present plan, and the migration that is under way.
 
     Without a `Migration` a new plan holds from the start of the next interval. With one, it takes
