@@ -49,7 +49,7 @@ def exact_totals(folder: Path, window_s: int) -> Totals:
     seconds = pc.divide(table["time"].cast(pa.int64()), 10**6)
     starts = pc.multiply(pc.divide(seconds, window_s), window_s)
     table = table.append_column("start", starts).filter(pc.field("key") != "end")
-    sums = table.group_by(["start", "key"]).groupBy([("x", "count"), ("x", "sum")]).agg()
+    sums = table.group_by(["start", "key"]).aggregate([("x", "count"), ("x", "sum")])
     columns = (sums[name].to_pylist() for name in ("start", "key", "x_count", "x_sum"))
     return {(start, key): (n, x) for start, key, n, x in zip(*columns, strict=True)}
 

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from spark.streams import in_order
 from unskew.spark import Balancer
-from unskew.spark import aggregates as agg
+from unskew.spark import functions as agg
 
 ANSI = "spark.sql.ansi.enabled"
 VALUES = {

@@ -139,7 +139,7 @@ def test_combiners_in_windows(spark: SparkSession, folder: Path, tmp_path: Path,
 
 def test_sessions_of_combiners_are_refused(spark: SparkSession, folder: Path) -> None:
     spread = combine(Spread(), "x", returns="bigint")
-    with pytest.raises(ValueError, match="use apply_in_pandas_with_state with a timeout"):
+    with pytest.raises(ValueError, match="use applyInPandasWithState with a timeout"):
         Balancer("shuffle", checkpoint="/tmp/unused").groupBy(
             events(spark, folder), WINDOWS["session"](), "key"
         ).agg(spread.alias("spread"))

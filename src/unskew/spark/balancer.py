@@ -75,7 +75,8 @@ class Balancer:
         if self.scheme is None and self.routing == "online":
             raise ValueError("routing='online' needs a scheme, as in Balancer('pkg', ...)")
         planner = self.capacities is not None or self.active is not None
-        self._routing(self.scheme or (for_keys_with_state() if planner else (LEFT, ""))[0])
+        default = for_keys_with_state()[0] if planner else LEFT
+        self._routing(default if self.scheme is None else self.scheme)
 
     def groupBy(  # noqa: N802
         self, df: DataFrame, *cols: ColumnOrName | Sequence[ColumnOrName]
@@ -183,7 +184,7 @@ class Balancer:
 
     def n_workers(self, df: DataFrame) -> int:
         """Return how many workers there are: the shuffle partitions."""
-        return self._routing(self.scheme or LEFT).n_workers(df)
+        return self._routing(LEFT if self.scheme is None else self.scheme).n_workers(df)
 
     def routing_of(self, operator: str, default: tuple[str, str]) -> Routing:
         """Return how the rows of an operator are routed; for the package's own operators.

@@ -37,10 +37,7 @@ def flat(keys: Iterable[ColumnOrName | Sequence[ColumnOrName]]) -> list[ColumnOr
         several = key if isinstance(key, list | tuple) else [key]
         for one in several:
             if not isinstance(one, Column | str):
-                raise TypeError(
-                    f"a key is the name of a column or a Column, got {one!r}; an aggregate is "
-                    "given by its name, as in n=F.count('*')"
-                )
+                raise TypeError(f"a key is the name of a column or a Column, got {one!r}")
             found.append(one)
     return found
 
