@@ -142,7 +142,7 @@ def test_names_are_free(spark: SparkSession) -> None:
         ),
         (("c`d",), ValueError, r"give it as '`c``d`'$"),
         (("User.x",), ValueError, r"^no column 'User.x' .*; give one of these$"),
-        ((7,), TypeError, r"^a key is the name of a column or a Column, got 7; .* n=F.count"),
+        ((7,), TypeError, r"^a key is the name of a column or a Column, got 7"),
     ],
 )
 def test_keys_that_are_refused(

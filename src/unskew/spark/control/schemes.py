@@ -71,9 +71,6 @@ class RouterScheme(SparkScheme):
     text: str
     scheme: Scheme
 
-    def __post_init__(self) -> None:
-        self.scheme.router(2, **self.scheme.given)  # refuses bad parameters
-
     @property
     def keeps_keys_whole(self) -> bool:
         """Whether it never splits a key, and all its routers agree."""
@@ -181,4 +178,7 @@ def read_scheme(text: str) -> RouterScheme | PlannerScheme:
     if len(named) != 1:
         raise ValueError(f"a balancer has one scheme, got {text}")
     (scheme,) = named
-    return RouterScheme(text, scheme) if isinstance(scheme, Scheme) else PlannerScheme(text)
+    if not isinstance(scheme, Scheme):
+        return PlannerScheme(text)
+    scheme.router(2, **scheme.given)  # refuses bad parameters
+    return RouterScheme(text, scheme)
