@@ -99,7 +99,7 @@ class PossibleWorkers:
 
         Examples
         --------
-        >>> reach = Reach("pkg", planned=False, n_workers=4)
+        >>> reach = PossibleWorkers("pkg", planned=False, n_workers=4)
         >>> reach.workers(np.array([7, 8], np.uint64), []).astype(int).tolist()
         [[1, 0, 0, 1], [1, 1, 0, 0]]
         """

@@ -54,8 +54,8 @@ class KeyOrders(NamedTuple):
 
         Examples
         --------
-        >>> Facts.read("7,-1,,{'a,b'}")
-        Facts(id=7, to=-1, object='', key="{'a,b'}")
+        >>> KeyOrders.read("7,-1,,{'a,b'}")
+        KeyOrders(id=7, to=-1, object='', key="{'a,b'}")
         """
         number, to, where, key = text.split(",", 3)
         return cls(int(number), int(to), where, key)
