@@ -4,7 +4,7 @@ Spark's Python worker converts the columns of each key's rows to pandas one by o
 together by ``pd.concat``, and hands the operator a generator of the results. To cut our columns off
 again would make operators over many keys of few rows a third slower. So they are taken before the
 columns are put together, out of what that generator reads; where it does not look as it did in
-PySpark 4.0 to 4.3, they are cut off.
+PySpark 4.1 and 4.3, they are cut off.
 """
 
 from __future__ import annotations
