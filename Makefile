@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 # A kernel's compiled code is kept under a name that changes with the kernels' text.
 export NUMBA_CACHE_DIR ?= $(CURDIR)/.cache/numba-$(shell cat src/unskew/kernels/*.py | cksum | cut -d' ' -f1)
 
-.PHONY: help setup demo test test-full test-uncompiled check format bench fuzz clean
+.PHONY: help setup demo test test-full test-uncompiled check format bench fuzz soak clean
 
 help:  ## Show this help
 	@awk -F ':.*## ' '/^[a-z%-]+:.*## /{printf "  \033[1mmake %-16s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -65,6 +65,13 @@ KIND ?= all
 
 fuzz: $(READY)  ## Compare random balanced queries with plain ones, as in make fuzz MINUTES=60 SEED=2
 	PYTHONPATH=tests $(BIN)/python -m differential --kind $(KIND) --minutes $(MINUTES) --seed $(SEED)
+
+QUERY ?= online
+KILLS ?= 20
+SECONDS ?= 200
+
+soak: $(READY)  ## Kill parts of a running query on a cluster, as in make soak QUERY=state KILLS=8 SECONDS=70
+	PYTHONPATH=tests $(BIN)/python -m soak --query $(QUERY) --kills $(KILLS) --seconds $(SECONDS) --seed $(SEED)
 
 clean:  ## Remove what was made, but not .venv
 	rm -rf .cache out build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -11,7 +11,7 @@ import argparse
 import json
 from typing import Any
 
-from unskew.sim.planning import planning_speed
+from unskew.bench.planning import planning_speed
 
 
 def main() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 
-from unskew.sim.speed import routing_speed
+from unskew.bench.routing import routing_speed
 
 
 def main() -> None:

@@ -128,7 +128,7 @@ def demo(
 
     if plot is not None:
         check_picture(plot)
-    from unskew.spark.bench import Work, gains
+    from unskew.bench.gains import Work, gains
     from unskew.spark.session import embedded_session
 
     work = Work(z, records=int(number("batch-records", batch_records, whole=True)), batches=2)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from unskew.bench.planning import planning_speed
 from unskew.kernels.compact import Scale, discretise, represent
 from unskew.planners import PLANNERS, Plan, Proposal, Statistics, make_planner
 from unskew.planners.items import Keys, Vectors
 from unskew.planners.problem import Problem
 from unskew.planners.rebalance import Trial, Workflow, migration_priority
-from unskew.sim.planning import planning_speed
 
 COSTS = {"k1": 7, "k2": 4, "k3": 2, "k4": 1, "k5": 5, "k6": 1}
 """Fig. 4: the keys by number, their costs, and what the hash says of them."""

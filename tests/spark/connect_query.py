@@ -20,13 +20,13 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-import benchmarks.restless  # noqa: F401
-
+from differential.restless import allow_restless
 from spark.streams import named
 from unskew.spark import Balancer, combine
 
+allow_restless()
 WORKERS = 4
 FILES = 3
 

@@ -12,10 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-
-from benchmarks.soak import Soak
-
+from soak.soak import Soak
 from unskew.spark.routing.online import SECONDS
 from unskew.spark.routing.state_files import StateFiles
 
@@ -28,7 +25,7 @@ BATCHES = 2
 def test_kills_on_a_cluster_leave_results_exact(tmp_path: Path) -> None:
     soak = Soak(tmp_path / "soak", "fish", "online", rows=500)
     kinds = ("shuffle", "python", "driver", "interrupt")
-    report = soak.run(kinds, seconds=12, limit_s=300)
+    report = soak.run(kinds, limit_s=900)
     assert report["kills"] == dict.fromkeys(sorted(kinds), 1)
     assert report["restarts"] == {"driver": 2}
     assert report["driver_failures"] == []
@@ -44,12 +41,12 @@ def test_kills_on_a_cluster_leave_results_exact(tmp_path: Path) -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are found in /proc")
 def test_kills_while_states_move_lose_nothing(tmp_path: Path) -> None:
     soak = Soak(tmp_path / "soak", "restless", "state", rows=300)
-    report = soak.run(("python", "driver"), seconds=15, limit_s=300)
+    report = soak.run(("python", "driver"), moves=50, limit_s=900)
     assert report["kills"] == {"driver": 1, "python": 1}
     assert report["driver_failures"] == []
     assert report["mismatches"] == {"missing": 0, "gaps": 0, "wrong": 0}
     assert report["totals"] > 100
-    assert report["moved"] > 50
+    assert report["moved"] >= 50
     assert report["processes_left"] == 0
 
 

@@ -20,7 +20,6 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from unskew.apps.base import App
 from unskew.apps.sinks import open_sink
-from unskew.apps.slowed import balancer
 from unskew.apps.sources import Source, open_source
 from unskew.spark import Balancer
 
@@ -42,8 +41,8 @@ class Job:
         The application and what it is told.
     stream, batch, columns
         Where its rows come from, see `open_source`.
-    delay_us
-        Microseconds that workers sleep for a record.
+    balancer
+        Makes the balancer, with the parameters of `Balancer`.
     """
 
     app: App
@@ -51,7 +50,7 @@ class Job:
     options: Mapping[str, Any] = field(default_factory=dict)
     batch: int = 60_000
     columns: Mapping[str, str] = field(default_factory=dict)
-    delay_us: float = 0.0
+    balancer: Callable[..., Balancer] = Balancer
 
     def source(self, spark: SparkSession, checkpoint: Path) -> Source:
         """Return the stream; what is made or replayed is kept beside the checkpoint."""
@@ -117,7 +116,7 @@ def run(
         Called with the records of each batch.
     """
     with _folder(checkpoint) as folder:
-        balance = balancer(job.delay_us, scheme=scheme, routing=routing, checkpoint=str(folder))
+        balance = job.balancer(scheme=scheme, routing=routing, checkpoint=str(folder))
         source = job.source(spark, folder)
         try:
             query = job.start(source, balance, sink, folder, once)
@@ -134,7 +133,6 @@ def run(
             "scheme": scheme,
             "routing": balance.decisions[0].routing if balance.decisions else routing,
             "workers": balance.n_workers(source.rows),
-            "delay_us": job.delay_us,
             "stopped": stopped,
             **_summary(batches, balance),
         }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -103,7 +104,7 @@ def run(
             progress=progress,
         )
     if as_json:
-        print(json.dumps(report))
+        print(json.dumps({**report, "delay_us": delay_us}))
     else:
         show_run(report)
     _end(report)
@@ -149,6 +150,7 @@ def compare(
         _bar(stream, len(chosen), as_json) as progress,
     ):
         reports = compare_schemes(spark, job, chosen, progress=progress)
+    reports = [{**report, "delay_us": delay_us} for report in reports]
     if as_json:
         print(json.dumps({"results": reports}))
     else:
@@ -181,6 +183,7 @@ def apps(as_json: Json = False) -> None:
 def _job(app: str, stream: str, batch_records: str, columns: str, delay_us: float) -> Job:
     from unskew.apps import APPS
     from unskew.apps.run import Job
+    from unskew.bench.sleeping import sleeping_balancer
 
     ((name, options),) = read_named("application", app, APPS, lambda found: found.options)
     if delay_us < 0:
@@ -189,7 +192,7 @@ def _job(app: str, stream: str, batch_records: str, columns: str, delay_us: floa
     if size < 1:
         raise ValueError(f"batch-records must be at least 1, got {batch_records}")
     named = pairs(columns.split(","), "word=key,ts=time") if columns else {}
-    return Job(APPS[name], stream, options, size, named, delay_us)
+    return Job(APPS[name], stream, options, size, named, partial(sleeping_balancer, delay_us))
 
 
 def _check(scheme: str, routing: str | None, workers: int) -> None:

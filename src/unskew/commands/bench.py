@@ -29,10 +29,10 @@ def routing(
 ) -> None:
     """Measure how many records a second each scheme routes, on one thread.
 
-    Try: unskew bench routing --schemess pkg,fish --workers 10,100,1000
+    Try: unskew bench routing --schemes pkg,fish --workers 10,100,1000
     """
+    from unskew.bench.routing import routing_speed
     from unskew.report.tables import show_speeds
-    from unskew.sim.speed import routing_speed
 
     counts = [int(n) for n in numbers("workers", workers, whole=True)]
     exponents = numbers("z", z)
@@ -70,8 +70,8 @@ def planning(
     \b
       unskew bench planning --keys 1e5 --planners mixed,mixed-bf:resolution=8,readj --f 0.25,0.5,1,2
     """  # noqa: D301
+    from unskew.bench.planning import planning_speed
     from unskew.report.tables import show_planning
-    from unskew.sim.planning import planning_speed
 
     with Progress(None, quiet=as_json) as progress:
         results = planning_speed(
@@ -110,8 +110,8 @@ def spark(
 
     Try: unskew bench spark --quick
     """
+    from unskew.bench.gains import COSTLY, Work, gains, overheads
     from unskew.report.tables import show_spark
-    from unskew.spark.bench import COSTLY, Work, gains, overheads
     from unskew.spark.session import embedded_session
 
     chosen = routed_schemes(schemes)[: 2 if quick else None]
@@ -141,8 +141,8 @@ def rivals(
 
     Try: unskew bench rivals --batch-records 2e4
     """
+    from unskew.bench.rivals import compare
     from unskew.report.tables import show_rivals
-    from unskew.spark.rivals import compare
     from unskew.spark.session import embedded_session
 
     size = int(number("batch-records", batch_records, whole=True))

@@ -14,8 +14,8 @@ import pandas as pd
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from unskew.bench.gains import Work, measure, sleeping_count
 from unskew.spark.balancer import Balancer
-from unskew.spark.bench import Work, measure, sleeping_count
 from unskew.spark.placement.slots import SLOT
 
 SALT = "salt"

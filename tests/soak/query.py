@@ -1,6 +1,6 @@
 """The query that a soak disturbs, as a driver of its own; it goes on from its checkpoint.
 
-Usage: python benchmarks/soak_query.py MASTER FOLDER SCHEME MODE
+Usage: python tests/soak/query.py MASTER FOLDER SCHEME QUERY
 """
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ from unskew.spark import Balancer
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-import benchmarks.restless  # noqa: F401
+from differential.restless import allow_restless
 
+QUERIES = {"online": "fish", "planned": "w-choices", "state": "restless"}
+"""What can be disturbed, with the scheme that is used if none is given."""
 WORKERS = 8
 WINDOW_S = 60
 WATERMARK_S = 30
@@ -34,7 +36,7 @@ SETTINGS = {
     "spark.driver.memory": "640m",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.extraJavaOptions": (
-        f"-Dlog4j2.configurationFile={Path(__file__).with_name('soak.properties')}"
+        f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}"
     ),
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -57,16 +59,17 @@ SETTINGS = {
 
 
 def main() -> None:
-    master, folder, scheme, mode = sys.argv[1:]
+    master, folder, scheme, query = sys.argv[1:]
+    allow_restless()
     builder = SparkSession.builder.master(master).appName("unskew soak")
     for name, value in SETTINGS.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     checkpoint = f"{folder}/checkpoint"
-    moving = mode == "state"
-    balancer = Balancer(scheme, routing=None if moving else mode, checkpoint=checkpoint)
+    moving = query == "state"
+    balancer = Balancer(scheme, routing=None if moving else query, checkpoint=checkpoint)
     try:
-        query = (
+        running = (
             (counted if moving else balanced)(spark, folder, balancer)
             .writeStream.format("parquet")
             .option("path", f"{folder}/out")
@@ -75,7 +78,7 @@ def main() -> None:
             .trigger(processingTime="1 second")
             .start()
         )
-        query.awaitTermination()
+        running.awaitTermination()
     finally:
         spark.stop()
 

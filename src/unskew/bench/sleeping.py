@@ -1,4 +1,4 @@
-"""Workers that take their time for a record, as the papers have them to measure with."""
+"""Workers that sleep for each record, as in the papers' measurements."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from unskew.spark.placement.keys import ColumnOrName
 
 
 @dataclass(frozen=True)
-class SlowedBalancer(Balancer):
+class SleepingBalancer(Balancer):
     """A balancer whose workers sleep for each record that they aggregate, or pair that they join.
 
     Sleeping tasks need no core, so a small machine shows what a large one would.
@@ -38,7 +38,7 @@ class SlowedBalancer(Balancer):
         return pairs.where(self._slept(F.lit(0)))
 
     def _sent(self, routed: DataFrame, grouping: Sequence[ColumnOrName]) -> DataFrame:
-        """Return routed rows, slowed where they were sent to."""
+        """Return routed rows; the workers that they were sent to sleep for them."""
         # The shuffle comes first, so that records sleep on their worker, each by itself.
         there = routed.repartition(self.n_workers(routed), *grouping)
         return there.where(self._slept(F.lit(0)))
@@ -55,6 +55,6 @@ class SlowedBalancer(Balancer):
         return waits(column)  # type: ignore[no-any-return]
 
 
-def balancer(delay_us: float, **options: Any) -> Balancer:
-    """Return a balancer, slowed if wanted."""
-    return SlowedBalancer(**options, delay_us=delay_us) if delay_us else Balancer(**options)
+def sleeping_balancer(delay_us: float, **options: Any) -> Balancer:
+    """Return a balancer whose workers sleep for each record, unless the delay is 0."""
+    return SleepingBalancer(**options, delay_us=delay_us) if delay_us else Balancer(**options)

@@ -12,8 +12,8 @@ from urllib.parse import unquote, urlparse
 
 import numpy as np
 import pyarrow.parquet as pq
-from benchmarks.soak_events import Totals
 
+from soak.events import Totals
 from unskew import hash_keys
 from unskew.routers import read_schemes
 from unskew.spark.routing.online import start
@@ -96,7 +96,7 @@ def _committed(folder: Path) -> list[Path]:
 
 
 def router_heights(folder: Path) -> dict[str, int]:
-    """Return the last batch that each source knows; in planned mode, the last version."""
+    """Return the last batch that each source knows; of plans, the last version."""
     heights = {f"source {source}": max(kept) for source, kept in _kept(folder).items() if kept}
     plans = [int(p.name) for p in _numbered(folder, f"{ROUTER}/plans")]
     return heights | ({"plan": max(plans)} if plans else {})

@@ -5,18 +5,11 @@ while the query runs. At random moments executors, Python workers, worker JVMs a
 killed, or the driver gets Ctrl-C; some executors are killed just when the next stage begins to
 fetch what they have routed. What died is started again. At the end every total of a window
 and a key must be there, once, and right, and the states of the routers those of a run without
-kills. Else the exit code is 1.
-
-With ``--mode state --scheme restless`` it is a function with state, all of whose keys move after
-every batch; then each result must follow the one before, for every key.
-
-Usage: python benchmarks/soak.py [--kills 20] [--seconds 200] [--scheme fish] [--json]
+kills. Of a function with state each result must follow the one before, for every key.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import signal
 import subprocess
 import sys
@@ -24,21 +17,16 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from soak import checks
+from soak.cluster import Cluster, Process
+from soak.events import FILES_A_STEP, exact_totals, write_end, write_step
+from soak.query import FILES_A_BATCH, WINDOW_S, WORKERS
 
-from benchmarks import soak_checks as checks
-from benchmarks.cluster import Cluster, Process
-from benchmarks.soak_events import FILES_A_STEP, exact_totals, write_end, write_step
-from benchmarks.soak_query import FILES_A_BATCH, WINDOW_S, WORKERS
-
-QUERY = str(Path(__file__).with_name("soak_query.py"))
-KINDS = ("shuffle", "python", "driver", "executor", "python", "interrupt", "shuffle", "executor",
-         "driver", "worker")  # fmt: skip
+QUERY = str(Path(__file__).with_name("query.py"))
 HASTY = 0.25
 """The share of kills that do not wait until the query has done a batch since the last one."""
 MAPS_DONE = "looking for newly runnable stages"
@@ -52,34 +40,6 @@ FOUND_IN_LOGS = {
 }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--kills", type=int, default=20)
-    parser.add_argument("--seconds", type=float, default=200, help="over which kills are spread")
-    parser.add_argument("--scheme", default="fish")
-    parser.add_argument("--mode", default="online", choices=("online", "planned", "state"))
-    parser.add_argument("--rows", type=int, default=2000, help="of a file; two come a second")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--keep", type=Path, help="work in this folder and keep it")
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda number, _: sys.exit(f"soak: ended by signal {number}"))
-    rng = np.random.default_rng(options.seed)
-    deck = [KINDS[i % len(KINDS)] for i in range(options.kills)]
-    kinds = [str(kind) for kind in rng.permutation(deck)]
-    try:
-        with TemporaryDirectory() as scratch:
-            folder = (options.keep or Path(scratch)).resolve()
-            soak = Soak(folder, options.scheme, options.mode, rows=options.rows, seed=options.seed)
-            report = soak.run(kinds, options.seconds)
-    except KeyboardInterrupt:
-        print("soak: interrupted", file=sys.stderr)
-        sys.exit(130)
-    print(json.dumps(report) if options.json else "\n".join(f"{k}: {v}" for k, v in report.items()))
-    sys.exit(not report["exact"])
-
-
 class Soak:
     """A run: the cluster, the driver, the events, the kills.
 
@@ -87,8 +47,10 @@ class Soak:
     ----------
     folder
         Holds everything: events, results, checkpoint, logs.
-    scheme, mode
+    scheme
         Of the balancer.
+    query
+        One of `soak.query.QUERIES`.
     rows
         Of each file; two files are dropped a second.
     seed
@@ -96,11 +58,11 @@ class Soak:
     """
 
     def __init__(
-        self, folder: Path, scheme: str, mode: str, *, rows: int = 2000, seed: int = 1
+        self, folder: Path, scheme: str, query: str, *, rows: int = 2000, seed: int = 1
     ) -> None:
         self.folder = folder
         self.scheme = scheme
-        self.mode = mode
+        self.query = query
         self.rows = rows
         self.seed = seed
         self.rng = np.random.default_rng([seed, 1])
@@ -117,9 +79,26 @@ class Soak:
         self._cluster: Cluster
 
     def run(
-        self, kinds: Sequence[str], seconds: float, limit_s: float | None = None
+        self,
+        kinds: Sequence[str],
+        seconds: float = 0.0,
+        *,
+        moves: int = 0,
+        limit_s: float | None = None,
     ) -> dict[str, Any]:
-        """Kill one after the other, spread over so many seconds; return the report."""
+        """Kill one after the other; return the report.
+
+        Parameters
+        ----------
+        kinds
+            What is killed, in this order.
+        seconds
+            Over which the kills are spread; if 0, each comes after a batch.
+        moves
+            Events come until so many states have moved.
+        limit_s
+            When to give up.
+        """
         started = time.monotonic()
         deadline = started + (3 * seconds + 240 if limit_s is None else limit_s)
         (self.folder / "in").mkdir(parents=True)
@@ -130,16 +109,15 @@ class Soak:
             first = time.monotonic()
             moments = first + np.sort(self.rng.uniform(0, seconds, len(kinds)))
             for moment, kind in zip(moments, kinds, strict=True):
-                hasty = self.rng.random() < HASTY
+                hasty = seconds > 0 and self.rng.random() < HASTY
                 while time.monotonic() < moment or not self._kill(kind, hasty):
                     self._turn(deadline)
-            while time.monotonic() < first + seconds:
+            while time.monotonic() < first + seconds or checks.moved(self.folder) < moves:
                 self._turn(deadline)
             write_end(self.folder / "in", self._step)
             while not self._drained():
                 self._tend(deadline)
-            # What would double a result may still come.
-            time.sleep(3)
+            self._end_driver(deadline)  # until then, what would double a result may come
         return self._report(time.monotonic() - started)
 
     def _turn(self, deadline: float) -> None:
@@ -169,6 +147,14 @@ class Soak:
         self._heights = heights
         time.sleep(1)
 
+    def _end_driver(self, deadline: float) -> None:
+        assert self._driver is not None
+        self._driver.send_signal(signal.SIGINT)
+        while self._driver.poll() is None or self._cluster.session(self._driver.pid):
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"the driver does not end; see {self.folder}/logs")
+            time.sleep(0.2)
+
     def _start_driver(self) -> None:
         command = (
             sys.executable,
@@ -176,7 +162,7 @@ class Soak:
             self._cluster.url,
             str(self.folder),
             self.scheme,
-            self.mode,
+            self.query,
         )
         self._driver = self._cluster.start(*command, log=self._driver_log())
         self._doomed = False
@@ -234,7 +220,7 @@ class Soak:
         planned = max(checks.batches(self.folder, "offsets"), default=-1)
         read = checks.files_by_batch(self.folder)
         last = [batch for batch, files in read.items() if any("end" in f.name for f in files)]
-        return done == planned and any(batch < done + (self.mode == "state") for batch in last)
+        return done == planned and any(batch < done + (self.query == "state") for batch in last)
 
     def _mourn(self) -> None:
         """Note the last error of a driver that nobody killed; give up when there are many."""
@@ -252,13 +238,13 @@ class Soak:
         return "".join(path.read_text(errors="replace") for path in paths)
 
     def _report(self, seconds: float) -> dict[str, Any]:
-        if self.mode == "state":
+        if self.query == "state":
             mismatches = checks.compare_states(self.folder)
             totals = mismatches.pop("keys")
         else:
             exact = exact_totals(self.folder / "in", WINDOW_S)
             mismatches, totals = checks.compare(self.folder, exact), len(exact)
-        online = self.mode == "online"
+        online = self.query == "online"
         differing = checks.differing_states(self.folder, self.scheme, WORKERS) if online else 0
         text = self._log("driver-*")
         logged = {name: text.count(words) for name, words in FOUND_IN_LOGS.items()}
@@ -266,7 +252,7 @@ class Soak:
         return {
             "exact": bad == 0,
             "scheme": self.scheme,
-            "mode": self.mode,
+            "query": self.query,
             "seed": self.seed,
             "seconds": round(seconds, 1),
             "kills": dict(sorted(self.kills.items())),
@@ -285,7 +271,3 @@ class Soak:
             "logged": logged,
             "processes_left": len(self._cluster.processes()),
         }
-
-
-if __name__ == "__main__":
-    main()
