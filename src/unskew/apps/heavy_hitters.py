@@ -15,9 +15,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
 from unskew.apps.base import App, names, times
+from unskew.apps.by_worker import AWAY, KEY_ID, WORKER, PossibleWorkers, by_worker
 from unskew.sketches import SpaceSaving
 from unskew.spark import Balancer
-from unskew.spark.by_worker import AWAY, KEY_ID, WORKER, PossibleWorkers, by_worker
 
 FOUND = (
     "records bigint, loads array<bigint>, unlisted bigint, "

@@ -14,9 +14,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from spark.apps.streamed import streamed, tables
+from unskew.apps.by_worker import PossibleWorkers, by_worker
 from unskew.apps.heavy_hitters import HEAVY_HITTERS
 from unskew.spark import Balancer
-from unskew.spark.by_worker import PossibleWorkers, by_worker
 from unskew.spark.plans.split_plan import PlanFolder, SplitPlan
 from unskew.spark.routing.planned import plan_key
 from unskew.spark.runtime.places import operator_name
