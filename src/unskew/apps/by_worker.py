@@ -53,7 +53,7 @@ def by_worker(df: DataFrame, balance: Balancer, *keys: ColumnOrName) -> DataFram
 class PossibleWorkers:
     """The workers on which the rows of a key may have been.
 
-    Key grouping has one for each key, ``pkg`` two, ``shuffle`` all. With a plan these are the worker
+    Key grouping has one for each key, ``pkg`` two, ``shuffle`` all. With a plan these are the one
     that Spark's hash gives and those that received the key by a plan. With a router that learns
     from the stream any worker is possible.
 
