@@ -1,15 +1,19 @@
 """How kernels are compiled: on their first call, cached on disk, without the interpreter lock.
 
-Compiling takes seconds on a machine that never did it. Work that is small and must not wait runs
-under `uncompiled`: the same functions as plain Python, with the same results.
+Compiling takes seconds on a machine that never did it. Of many processes that start at once, one
+compiles a kernel and the others wait for it and find it in the cache. Work that is small and must
+not wait runs under `uncompiled`: the same functions as plain Python, with the same results.
 """
 
 from __future__ import annotations
 
 import functools
+import os
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -21,7 +25,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 # compile: scratch space is its caller's.
 _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "_nrt": False}
 
-_plain: ContextVar[bool] = ContextVar("plain", default=False)
+_plain: ContextVar[bool] = ContextVar(
+    "plain", default=os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0")
+)
 
 
 class Kernel:
@@ -38,10 +44,18 @@ class Kernel:
     def __init__(self, function: Callable[..., Any], **options: Any) -> None:
         functools.update_wrapper(self, function)
         self.function, self.options = function, _OPTIONS | options
+        self.called = False
 
     def __call__(self, *args: Any) -> Any:
         """Run the function, compiled unless within `uncompiled`."""
-        return (self.function if _plain.get() else self.compiled)(*args)
+        if _plain.get():
+            return self.function(*args)
+        if self.called:
+            return self.compiled(*args)
+        with _one_process():
+            result = self.compiled(*args)
+        self.called = True
+        return result
 
     @functools.cached_property
     def compiled(self) -> Callable[..., Any]:
@@ -58,6 +72,24 @@ class Kernel:
     def _numba_type_(self) -> Any:
         """The type that numba sees where a kernel calls another one."""
         return self.compiled._numba_type_  # type: ignore[attr-defined]
+
+
+@contextmanager
+def _one_process() -> Iterator[None]:
+    """Let one process of this user at a time compile, if the machine has file locks."""
+    try:
+        import fcntl
+
+        path = Path(tempfile.gettempdir()) / f"unskew-compile-{os.getuid()}.lock"
+        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    except (ImportError, OSError):
+        yield
+        return
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
 
 
 def kernel(function: F) -> F:
