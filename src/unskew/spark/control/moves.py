@@ -180,9 +180,9 @@ class MoveController(MoveReporter):
         measured = self.history.measured()
         costs = {key % 2**64: cost for key, cost in batch.costs.items()}
         self.key_costs.add(costs, {*measured.keys.tolist(), *costs})
-        homes = self.log.homes()
+        owners = self.log.cell_owners()
         old = Plan((1.0,) * self.history.n_workers, *self.current.whole(), fallback="spark")
-        found = self.planner.plan(of_active(self.key_costs.statistics(measured), homes), old)
+        found = self.planner.plan(of_active(self.key_costs.statistics(measured), owners), old)
         if len(found.moves):
             pairs = (found.plan.keys, found.plan.workers)
             version = self.current.version + 1
