@@ -58,7 +58,7 @@ class Schedule(Rooted):
     root: str
     horizon_us: int
 
-    def tell(self, batch: int, latest_us: int | None, watermark_us: int) -> None:
+    def record_progress(self, batch: int, latest_us: int | None, watermark_us: int) -> None:
         """Note what is known after a batch: the latest time in it, the watermark."""
         before = self._seen(batch - 1)
         if batch > 0 and before is None:

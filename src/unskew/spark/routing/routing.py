@@ -14,7 +14,13 @@ from pyspark.sql import functions as F
 from unskew.spark.control.controller import Controller
 from unskew.spark.control.hot_keys import Strategy
 from unskew.spark.control.metrics import BatchMetrics
-from unskew.spark.control.observed import NAMED, PER_WORKER, TRACKED, Observation, name_column
+from unskew.spark.control.observed import (
+    HOT_KEYS_PER_WORKER,
+    NAMED_KEYS,
+    TRACKED_KEYS,
+    Observation,
+    name_column,
+)
 from unskew.spark.control.planning import KeyHistory, PlanController, TimedPlanController
 from unskew.spark.control.query_observer import QueryObserver, observe_query
 from unskew.spark.control.schemes import MEASURED, PlannerScheme, RouterScheme, SparkScheme
@@ -211,8 +217,8 @@ class Routing:
             lambda: QueryObserver(controller(), route.n_workers, self.metrics, path, also),
         )
         planner = isinstance(self.scheme, PlannerScheme)
-        few = max(NAMED, PER_WORKER * route.n_workers)
-        keys = TRACKED if planner else min(TRACKED, few)
+        hot_keys = max(NAMED_KEYS, HOT_KEYS_PER_WORKER * route.n_workers)
+        keys = TRACKED_KEYS if planner else min(TRACKED_KEYS, hot_keys)
         seen = look.at(df)
         return look.dropped(seen.observe(name, *look.sketches(route.n_workers, keys)))
 
