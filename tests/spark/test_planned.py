@@ -100,7 +100,7 @@ def test_plan_folder_passes_over_broken_plans(
         found = folder.latest()
     assert found is not None
     assert found.same_pairs(good)
-    assert "plans/2 is passed over: corrupt split plan" in caplog.text
+    assert "plans/2 is skipped: corrupt split plan" in caplog.text
 
 
 def skewed(spark: SparkSession, path: Path, files: int) -> DataFrame:

@@ -116,7 +116,7 @@ def test_a_plan_holds_for_what_nobody_has_seen(
     assert schedule.terms(4, 7) == [Term(1, 1001, 2001), Term(7, 2001)]
     with caplog.at_level(logging.WARNING, "unskew.spark"):
         schedule.record_progress(5, 3000, 1102)
-    assert "nothing was told of batch 4" in caplog.text
+    assert "no progress was recorded for batch 4" in caplog.text
     assert schedule.terms(6, 8) == schedule.terms(4, 7)
 
 

@@ -85,7 +85,7 @@ class _TermsReader(DataSourceReader):
         self.place.claim()
         newest, serving = PlanFolder(self.place.plans).latest(), self.schedule.serving
         if newest is not None:
-            serving.keep(newest)
+            serving.save(newest, renumber=False)
         terms = self.schedule.terms(micro_batch(), newest.version if newest else 0)
         plans = {term.version: targets_of(serving, term.version) for term in terms}
         keys = sorted({key for plan in plans.values() for key in plan})
