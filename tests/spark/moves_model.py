@@ -23,7 +23,7 @@ from unskew.spark.placement.names import Names
 from unskew.spark.plans.split_plan import PlanFolder, SplitPlan
 from unskew.spark.runtime.places import Place
 from unskew.spark.state import move_log
-from unskew.spark.state.exports import Note
+from unskew.spark.state.exports import StateChange
 from unskew.spark.state.move_log import MoveLog
 from unskew.spark.state.operator import EXPECTED, KeyOrders, Operator
 from unskew.spark.state.protocol import ANNOUNCED, STAY
@@ -133,15 +133,15 @@ class World:
         now, found = 10 * (batch + 1), []
         sent = self._sent(batch, rows)
         for worker, store in enumerate(self.stores[:tasks]):
-            notes: list[Note] = []
-            called = [(key, facts, False) for key, facts in sent.get(worker, {}).items()]
-            for key, facts, timed_out in called:
-                found += self._call(store, worker, batch, key, facts, rows, timed_out, notes)
+            changes: list[StateChange] = []
+            called = [(key, orders, False) for key, orders in sent.get(worker, {}).items()]
+            for key, orders, timed_out in called:
+                found += self._call(store, worker, batch, key, orders, rows, timed_out, changes)
             if self.timeout != GroupStateTimeout.NoTimeout:
                 for key, (_, at) in sorted(store.items()):
                     if at != -1 and at < now:
-                        found += self._call(store, worker, batch, key, None, rows, True, notes)
-            self.log.tell(batch, worker, notes)
+                        found += self._call(store, worker, batch, key, None, rows, True, changes)
+            self.log.write_object(batch, worker, changes)
         return found
 
     def _call(
@@ -150,17 +150,17 @@ class World:
         worker: int,
         batch: int,
         key: int,
-        facts: KeyOrders | None,
+        orders: KeyOrders | None,
         rows: dict[int, list[str]],
         timed_out: bool,
-        notes: list[Note],
+        changes: list[StateChange],
     ) -> Results:
         state = group(store.get(key), 10 * (batch + 1), timed_out, self.timeout)
-        call = self.operator.called((key,), state, facts, worker, batch)
+        call = self.operator.call((key,), state, orders, worker, batch)
         given = iter([] if timed_out else rows[key])
         found = [(batch, *row) for row in call.results(given, lambda: iter(()))]
-        if (note := call.finish().note) is not None:
-            notes.append(note)
+        if (change := call.finish().change) is not None:
+            changes.append(change)
         put(store, key, state)
         return found
 
@@ -175,12 +175,12 @@ class World:
             told = self.elastic or row is not None
             mine = next((k for k in (row or {}).get("known", ()) if k["key"] == text), row)
             if mine is None:
-                worker = int(orders.homes.of(np.array([number]))[0])
+                worker = int(orders.owners.of(np.array([number]))[0])
                 mine = {"target": worker << 32, "to": STAY, "announced": None}
-            facts = KeyOrders(number, mine["to"], mine.get("object") or "", text if told else "")
-            sent.setdefault(mine["target"] >> 32, {})[key] = facts
+            own = KeyOrders(number, mine["to"], mine.get("object") or "", text if told else "")
+            sent.setdefault(mine["target"] >> 32, {})[key] = own
             if mine["announced"] is not None and self.operator.times_out:
-                announcement = facts._replace(to=ANNOUNCED, object="")
+                announcement = own._replace(to=ANNOUNCED, object="")
                 sent.setdefault(mine["announced"] >> 32, {})[key] = announcement
         return sent
 
@@ -207,7 +207,7 @@ class World:
                     continue
                 assert key not in found, f"two states of key {key}"
                 found[key] = worker
-        for number, text in self.log.orders(batch).record.on_their_way:
+        for number, text in self.log.orders(batch).record.in_transit:
             key = int(text[1:])
             assert IDS[key] == number
             assert key not in found, f"a state of key {key} is on its way, and another is here"

@@ -59,7 +59,7 @@ def test_our_columns_are_taken_out(known: bool) -> None:
     for _ in range(2):
         pd.testing.assert_frame_equal(next(rows.chunks), pd.concat(COLUMNS, axis=1))
     assert next(rows.chunks, None) is None
-    (empty,) = rows.none()
+    (empty,) = rows.empty()
     assert [*empty.columns] == [column.name for column in COLUMNS]
     assert not len(empty)
 

@@ -139,7 +139,9 @@ def test_lost_and_foreign_folders_are_refused(spark: SparkSession, tmp_path: Pat
     shutil.rmtree(tmp_path / "checkpoint/unskew", ignore_errors=True)
     shutil.move(tmp_path / "kept", tmp_path / "checkpoint/unskew")
     (counts.states / "orders/0").rename(tmp_path / "orders-0")
-    assert re.search("orders/0, where states are: it is not there; restore", counts.failure())
+    assert re.search(
+        r"orders/0 \(the orders of a batch\): the file is missing; restore", counts.failure()
+    )
     (tmp_path / "orders-0").rename(counts.states / "orders/0")
     assert [row[:2] for row in counts.run()[1]] == [("a", 2), ("b", 2)]
 

@@ -79,7 +79,7 @@ def test_a_key_without_rows_keeps_its_state_and_no_others(tmp_path: Path) -> Non
 
 
 def test_many_changes_are_put_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(move_log, "FEW", 1)
+    monkeypatch.setattr(move_log, "MAX_CHANGES", 1)
     rng = np.random.default_rng(3)
     rows = ["a", "s", "gone"]
     history: list[Any] = [

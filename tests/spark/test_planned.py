@@ -44,7 +44,7 @@ def loads_of(found: KeyFrequencies, plan: SplitPlan) -> NDArray[np.float64]:
     workers: dict[int, list[int]] = {}
     for key, worker in zip(plan.keys.tolist(), plan.workers.tolist(), strict=True):
         workers.setdefault(key, []).append(worker)
-    loads = found.homes.copy()
+    loads = found.home_loads.copy()
     for key, count, home in zip(found.keys, found.counts, hashed(found.keys), strict=True):
         loads[home] -= count
         for worker in workers.get(int(key), [home]):
@@ -85,7 +85,7 @@ def test_memory_follows_drift() -> None:
     ranked = history.measured()
     assert ranked.keys.tolist() == [2, 1]
     assert ranked.counts[1] == pytest.approx(100 / 32)
-    assert ranked.homes[0] == pytest.approx(110 / 32)
+    assert ranked.home_loads[0] == pytest.approx(110 / 32)
 
 
 def test_plan_folder_passes_over_broken_plans(
@@ -100,7 +100,7 @@ def test_plan_folder_passes_over_broken_plans(
         found = folder.latest()
     assert found is not None
     assert found.same_pairs(good)
-    assert "plans/2 is passed over: corrupt split plan" in caplog.text
+    assert "plans/2 is skipped: corrupt split plan" in caplog.text
 
 
 def skewed(spark: SparkSession, path: Path, files: int) -> DataFrame:

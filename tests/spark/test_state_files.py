@@ -11,7 +11,7 @@ import pytest
 
 from unskew.plan import Plan
 from unskew.routers import ROUTERS, make_router
-from unskew.spark.routing.state_files import KEPT, RouterStateError, StateFiles
+from unskew.spark.routing.state_files import KEPT_STATES, RouterStateError, StateFiles
 from unskew.state import Snapshot
 
 
@@ -92,7 +92,7 @@ def test_last_eight_are_kept_of_each_source(tmp_path: Path) -> None:
     saved(tmp_path, *range(95, 107))
     saved(tmp_path, 3, source=1)
     kept = sorted((tmp_path / "0").iterdir(), key=lambda path: int(path.name))
-    assert KEPT == 8
+    assert KEPT_STATES == 8
     assert [int(path.name) for path in kept] == list(range(99, 107))
     assert [path.name for path in (tmp_path / "1").iterdir()] == ["3"]
 

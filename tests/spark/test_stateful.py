@@ -336,11 +336,11 @@ def test_what_cannot_move_is_refused(spark: SparkSession, tmp_path: Path) -> Non
         )
     with pytest.raises(ValueError, match=r"give Balancer\(..., checkpoint=...\)"):
         Balancer("mixed").groupBy(rows, "key").applyInPandasWithState(*given)
-    with pytest.raises(ValueError, match="workers come and go where functions with state run"):
+    with pytest.raises(ValueError, match=r"active=\.\.\. is only for functions with state"):
         Balancer("mixed", checkpoint=str(tmp_path), active=[0]).route(rows, "key")
     with pytest.raises(ValueError, match=r"make the balancer with active=\.\.\., the workers"):
         Balancer("mixed", checkpoint=str(tmp_path)).activate([0])
-    with pytest.raises(TypeError, match="a schema has names and types"):
+    with pytest.raises(TypeError, match="a schema must have names and types"):
         Balancer("mixed", checkpoint=str(tmp_path)).groupBy(rows, "key").applyInPandasWithState(
             chained, "bigint", STATE, "update", "NoTimeout"
         )

@@ -20,7 +20,7 @@ from unskew.spark.routing.routing import Routing
 from unskew.spark.runtime.places import operator_name
 from unskew.spark.state.move_log import MoveLog
 
-KEPT = 1000
+KEPT_METRICS = 1000
 """Micro-batches whose metrics are kept."""
 
 
@@ -67,7 +67,7 @@ class Balancer:
     capacities: Sequence[float] | str | None = None
     active: Collection[int] | None = None
     metrics: deque[BatchMetrics] = field(
-        default_factory=lambda: deque(maxlen=KEPT), init=False, repr=False, compare=False
+        default_factory=lambda: deque(maxlen=KEPT_METRICS), init=False, repr=False, compare=False
     )
     decisions: list[Decision] = field(default_factory=list, init=False, repr=False, compare=False)
 
@@ -175,7 +175,7 @@ class Balancer:
             raise ValueError("make the balancer with active=..., the workers to begin with")
         place = self._routing(for_keys_with_state()[0]).beside_checkpoint(STATES)
         log = MoveLog(place, 0, elastic=True)
-        replace(log, n_workers=(log.known() or {}).get("workers", 0)).activate(workers)
+        replace(log, n_workers=(log.saved() or {}).get("workers", 0)).activate(workers)
 
     def explain(self) -> None:
         """Print what was decided for each operator so far, and why."""

@@ -17,7 +17,7 @@ from pyspark.sql.types import NumericType, StructType
 from unskew.spark.combiners import Combined, Combining
 from unskew.spark.control.choices import for_aggregates, for_keys_with_state
 from unskew.spark.control.controller import Controller
-from unskew.spark.control.moves import MOST_KEYS, MoveController, MoveReporter
+from unskew.spark.control.moves import MAX_KEYS, MoveController, MoveReporter
 from unskew.spark.control.planning import KeyHistory
 from unskew.spark.control.schemes import PlannerScheme
 from unskew.spark.placement.keys import ColumnOrName, flat, key_columns
@@ -331,7 +331,7 @@ class Grouped:
             if not isinstance(routing.scheme, PlannerScheme):
                 return MoveReporter(log)
             history, planner = (
-                KeyHistory(route.n_workers, routing.decay, MOST_KEYS),
+                KeyHistory(route.n_workers, routing.decay, MAX_KEYS),
                 routing.scheme.planner,
             )
             return MoveController(

@@ -76,7 +76,7 @@ def split_hottest(spark: SparkSession, checkpoint: Path, workers: int) -> Schedu
     pairs = [(key % 2**64, worker) for worker in range(workers)]
     PlanFolder(f"{root}/plans").save(SplitPlan.of(workers, pairs, VERSION, "test"))
     schedule = Schedule(root, 0)
-    schedule.tell(-1, START_US - 1, 0)
+    schedule.record_progress(-1, START_US - 1, 0)
     return schedule
 
 
