@@ -14,7 +14,7 @@ from differential.case import Case
 from differential.measures import LISTS, ROUNDED
 
 WAY_OUT = re.compile(
-    r"\b(use|give|rename|make|cast|set|write|begin|put|allow|keep|must be)\b", re.IGNORECASE
+    r"\b(use|give|rename|make|cast|set|write|start|put|omit|allow|keep|must be)\b", re.IGNORECASE
 )
 
 

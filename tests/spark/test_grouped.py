@@ -192,17 +192,26 @@ def test_what_cannot_be_is_refused(events: DataFrame) -> None:
     refused: list[tuple[Callable[[], object], type[Exception], str]] = [
         (lambda: balance.groupBy(events, window), ValueError, "group by a key as well"),
         (lambda: balance.groupBy(events), ValueError, "at least one key column is needed"),
-        (lambda: balance.groupBy(events, 7), TypeError, "a key is the name of a column"),  # type: ignore[arg-type]
+        (lambda: balance.groupBy(events, 7), TypeError, "a key must be a Column or"),  # type: ignore[arg-type]
         (lambda: balance.groupBy(events, "user").agg(), ValueError, "at least one aggregate"),
         (
             lambda: balance.groupBy(events, "user").applyInPandas(lambda a, b, c: a, "x int"),
             ValueError,
-            "a function of a pandas DataFrame, or of a key",
+            "must take a pandas DataFrame, or a key and",
         ),
         (
             lambda: Balancer("pkg").groupBy(events, "user").applyInPandas(lambda x: x, "x int"),
             ValueError,
-            "pkg splits keys",
+            "pkg may split the rows of a key .* use a planner like 'mixed'",
+        ),
+        (
+            lambda: (
+                Balancer("key", routing="online")
+                .groupBy(events, "user")
+                .applyInPandas(lambda x: x, "x int")
+            ),
+            ValueError,
+            "applyInPandas needs planned routing, got key with online routing",
         ),
         (
             lambda: balance.groupBy(events, window, "user").applyInPandas(lambda x: x, "x int"),

@@ -198,8 +198,8 @@ def test_a_stream_and_a_table(spark: SparkSession, data: Path, tmp_path: Path, h
     [
         ({"how": "full"}, "full joins cannot be split.*use one of inner, left, right, semi, anti"),
         ({"how": "cross"}, "cross joins cannot be split"),
-        ({"how": "left", "split": "right"}, "a left join can split its left side, not 'right'"),
-        ({}, r"two streams are joined within a time: give times=\('left_time'"),
+        ({"how": "left", "split": "right"}, "split must be 'left' for how='left', got 'right'"),
+        ({}, r"a join of two streams needs a time range: set times=\('left_time'"),
     ],
 )
 def test_joins_that_cannot_be_had(
@@ -214,9 +214,9 @@ def test_bad_sides(spark: SparkSession, data: Path, tmp_path: Path) -> None:
     clicks, views = table(spark, data, "clicks"), table(spark, data, "views")
     with pytest.raises(ValueError, match="no column is named 'kay' on the left"):
         Balancer("w-choices").join(clicks, views, "kay")
-    with pytest.raises(ValueError, match=r"are for two streams: leave them out"):
+    with pytest.raises(ValueError, match=r"are for two streams: omit them"):
         Balancer("w-choices").join(clicks, views, "key", times=("at", "seen"))
-    with pytest.raises(ValueError, match="a join is split by a plan, and pkg makes none"):
+    with pytest.raises(ValueError, match="a join needs a plan, and pkg makes none"):
         Balancer("pkg").join(clicks, views, "key")
     with pytest.raises(ValueError, match=r"within must be \(least, most\)"):
         Balancer("w-choices", checkpoint=str(tmp_path)).join(
@@ -226,5 +226,5 @@ def test_bad_sides(spark: SparkSession, data: Path, tmp_path: Path) -> None:
             times=("at", "seen"),
             within=(MOST, LEAST),
         )
-    with pytest.raises(ValueError, match="of a stream and a table the stream is split"):
+    with pytest.raises(ValueError, match="split must be 'left' for a join of a stream and a table"):
         Balancer("w-choices").join(stream(spark, data, "clicks"), views, "key", split="right")

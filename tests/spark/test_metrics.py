@@ -95,7 +95,7 @@ def test_profile(spark: SparkSession) -> None:
     assert re.search(r"40,000 records on 8 workers.*hottest keys: hot (49|50)\.", str(found))
     assert found.busiest_over_mean > 4
     assert profile(df.limit(0), "key").busiest_over_mean == 0
-    with pytest.raises(ValueError, match="looks at a batch"):
+    with pytest.raises(ValueError, match="profile needs a batch, got a stream"):
         profile(spark.readStream.format("rate").load(), "value")
 
 

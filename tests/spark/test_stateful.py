@@ -325,10 +325,13 @@ def test_what_cannot_move_is_refused(spark: SparkSession, tmp_path: Path) -> Non
     write_stream(tmp_path / "in", 1, keys=3, records=10)
     rows = read(spark, tmp_path / "in")
     given = (chained, OUTPUT, STATE, "update", "NoTimeout")
-    with pytest.raises(ValueError, match=r"w-choices splits keys.*use a planner like 'mixed'"):
+    with pytest.raises(ValueError, match=r"w-choices may split .* use a planner like 'mixed'"):
         Balancer("w-choices", checkpoint=str(tmp_path)).groupBy(rows, "key").applyInPandasWithState(
             *given
         )
+    online = Balancer("key", routing="online", checkpoint=str(tmp_path))
+    with pytest.raises(ValueError, match=r"State needs planned routing, got key with online"):
+        online.groupBy(rows, "key").applyInPandasWithState(*given)
     batch = spark.read.schema(SCHEMA).parquet(str(tmp_path / "in"))
     with pytest.raises(ValueError, match="in a batch use applyInPandas"):
         Balancer("mixed", checkpoint=str(tmp_path)).groupBy(batch, "key").applyInPandasWithState(
@@ -338,7 +341,9 @@ def test_what_cannot_move_is_refused(spark: SparkSession, tmp_path: Path) -> Non
         Balancer("mixed").groupBy(rows, "key").applyInPandasWithState(*given)
     with pytest.raises(ValueError, match="workers come and go where functions with state run"):
         Balancer("mixed", checkpoint=str(tmp_path), active=[0]).route(rows, "key")
-    with pytest.raises(ValueError, match=r"make the balancer with active=\.\.\., the workers"):
+    with pytest.raises(
+        ValueError, match=r"activate needs a balancer with active=\.\.\., the workers"
+    ):
         Balancer("mixed", checkpoint=str(tmp_path)).activate([0])
     with pytest.raises(TypeError, match="a schema has names and types"):
         Balancer("mixed", checkpoint=str(tmp_path)).groupBy(rows, "key").applyInPandasWithState(
