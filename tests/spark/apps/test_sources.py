@@ -111,16 +111,16 @@ def test_what_is_wrong_is_told(spark: SparkSession, tmp_path: Path) -> None:
         str(tmp_path / "missing.parquet"): "no such file or folder",
         "zpif:z=1": "no such file or folder",
         "ftp://x": "unknown source ftp://",
-        "kafka://host:9092": "looks like kafka://host:port/topic",
-        "socket://host": "looks like socket://host:port",
+        "kafka://host:9092": "must look like kafka://host:port/topic",
+        "socket://host": "must look like socket://host:port",
         "rate://often": "rate must be a number",
-        str(tmp_path / "x.parquet"): "has no column 'src': say which it is",
+        str(tmp_path / "x.parquet"): "has no column 'src': name the column to use",
         str(tmp_path / "text.parquet"): "cannot read",
         str(tmp_path / "none.parquet"): "the stream is empty",
         str(tmp_path / "empty"): "has no files yet",
-        str(tmp_path / "x.xyz"): "cannot tell the format",
+        str(tmp_path / "x.xyz"): "must end in .parquet, .csv or .json",
     }.items():
         with pytest.raises((ValueError, FileNotFoundError), match=message):
             opened(stream)
-    with pytest.raises(ValueError, match="there is no column 'word' to name"):
+    with pytest.raises(ValueError, match="the application has no column 'word'"):
         opened(str(tmp_path / "x.parquet"), word="a")
