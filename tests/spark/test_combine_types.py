@@ -1,4 +1,4 @@
-"""What a CombineFn is given and grouped by: the same in a batch and in a stream."""
+"""The elements and the groups of a CombineFn are the same in a batch and in a stream."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_inputs_of_one_name(spark: SparkSession) -> None:
 
 
 class Mean:
-    """A mean, by a sum and a number."""
+    """A mean from a sum and a count."""
 
     def create_accumulator(self) -> Any:
         return 0, 0

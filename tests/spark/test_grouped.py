@@ -1,4 +1,4 @@
-"""The interface is Spark's own: names, parameters, order and results of GroupedData."""
+"""The interface is that of Spark: names, parameters, order and results of GroupedData."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ METHODS = [name for name in vars(Grouped) if not name.startswith("_")]
 
 @pytest.fixture(scope="module")
 def events(spark: SparkSession) -> DataFrame:
-    """Rows of a hot key and of others, at times."""
+    """Return rows of a hot key and of others, with times."""
     hot = F.when(F.col("id") % 2 == 0, "hot").otherwise(F.format_string("key-%d", F.col("id") % 7))
     at = F.timestamp_seconds(F.lit(1.7e9) + F.col("id"))
     return spark.range(400).select(
@@ -34,7 +34,7 @@ def events(spark: SparkSession) -> DataFrame:
 
 
 def parameters(method: Callable[..., Any]) -> list[tuple[str, Any]]:
-    """Return names, in order, and defaults."""
+    """Return the names of parameters in order, with their defaults."""
     found = inspect.signature(method).parameters.values()
     return [(p.name, p.default) for p in found if p.kind != p.VAR_POSITIONAL]
 

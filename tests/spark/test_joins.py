@@ -1,4 +1,4 @@
-"""Skew joins: the rows of plain Spark's join, whatever is split and however plans change."""
+"""Skew joins return the rows of Spark's plain join, however keys are split and plans change."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CLICKS, VIEWS = "key string, click bigint, at timestamp", "key string, view bigi
 
 
 def write_side(folder: Path, name: str, at: str, rows: int, hot: float, seed: int) -> None:
-    """Write keys of which one at a time has a share, null now and then, and late times."""
+    """Write keys with one hot key at a time, some nulls, and late times."""
     folder.mkdir()
     for file in range(FILES + 1):
         rng = np.random.default_rng([seed, file])
@@ -36,7 +36,7 @@ def write_side(folder: Path, name: str, at: str, rows: int, hot: float, seed: in
         late = rng.uniform(0, LATE_S, rows) * (rng.random(rows) < 0.4)
         times = START_S + STEP_S * (file + rng.random(rows)) - late
         keys = [None if i == 3 else f"k{i}" for i in ids]
-        if file == FILES:  # so that rows without a match come out
+        if file == FILES:  # so that rows without a match are emitted
             keys, times = [f"end of {name}"], np.array([START_S + 10_000.0])
         table = {
             "key": pa.array(keys, pa.string()),
@@ -58,7 +58,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def _shuffled(spark: SparkSession) -> Iterator[None]:
-    """Let Spark shuffle: the tables are so small that it would broadcast them."""
+    """Make Spark shuffle: the tables are so small that it would broadcast them."""
     name = "spark.sql.autoBroadcastJoinThreshold"
     before = spark.conf.get(name) or "10m"
     spark.conf.set(name, "-1")

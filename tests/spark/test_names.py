@@ -1,4 +1,4 @@
-"""Names as users have them: none of theirs is taken, and Spark's way to read them is ours."""
+"""Any column names of users work, and names are resolved as Spark resolves them."""
 
 from __future__ import annotations
 

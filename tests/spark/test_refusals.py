@@ -1,4 +1,4 @@
-"""What a balancer refuses, before anything runs: the fault by name, and the way out."""
+"""Refusals of a balancer before anything runs: they name the fault and the way out."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_nothing_to_aggregate(events: DataFrame) -> None:
 
 
 def test_import_without_pyspark() -> None:
-    """Only the Spark part asks for PySpark, and says how it is installed."""
+    """Only the Spark part needs PySpark, and its error shows how to install it."""
     command = [sys.executable, "-W", "error", "-c", WITHOUT_PYSPARK]
     out = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     message, cause = out.splitlines()

@@ -1,4 +1,4 @@
-"""Balanced streams give what plain ones do, batch by batch: running, windowed, upserted."""
+"""Balanced streams return the results of plain ones in each batch: running, windowed, upserted."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def aggregates() -> dict[str, Any]:
 
 
 class Spread:
-    """The largest less the smallest, with all three numbers: state is more than the result."""
+    """The range of values with its ends, so that the state is larger than the result."""
 
     def create_accumulator(self) -> tuple[Any, Any]:
         return None, None
@@ -74,7 +74,7 @@ class Spread:
 
 
 class Weighted:
-    """A mean weighted by another column, with all elements of a batch at once."""
+    """A mean weighted by another column, which adds all elements of a chunk at once."""
 
     def create_accumulator(self) -> list[float]:
         return [0.0, 0.0]
@@ -116,7 +116,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             }
         )
         pq.write_table(table, path / f"{i}.parquet")
-        os.utime(path / f"{i}.parquet", (START + i, START + i))  # streams read files by their age
+        os.utime(
+            path / f"{i}.parquet", (START + i, START + i)
+        )  # streams read files in the order of their times
     return path
 
 
@@ -138,7 +140,7 @@ def plain(df: DataFrame, *grouping: Any, **aggregates: Column) -> DataFrame:
 
 
 def outputs(df: DataFrame, checkpoint: Path, mode: str) -> list[list[Any]]:
-    """Return what a query gives, by batch, in one order."""
+    """Return the results of a query by batch, sorted."""
     found: list[list[Any]] = []
 
     def note(batch: DataFrame, _: int) -> None:
@@ -240,7 +242,7 @@ def test_windows_equal_plain_ones(
     scheme: str,
     mode: str,
 ) -> None:
-    """Late events are dropped alike, those that are not too late are counted alike."""
+    """The same late events are dropped as in the plain query, and the others are counted."""
     events = stream(spark, folder).withWatermark("time", "20 seconds")
     window = F.window("time", "60 seconds", "30 seconds")
     balance = Balancer(scheme, routing=mode, checkpoint=str(tmp_path / "balanced"))

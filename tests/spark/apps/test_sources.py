@@ -1,4 +1,4 @@
-"""Rows come from where the string says, with the application's columns; what is wrong is told."""
+"""Each source string gives rows with the application's columns; bad strings are refused."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ IDS = np.array([1, 2, 1, 1, 3] * 40)
 
 
 class InterruptAfter:
-    """Does what Ctrl-C does, after some records."""
+    """Interrupts like Ctrl-C after some records."""
 
     def __init__(self, records: int) -> None:
         self.missing = records
@@ -35,7 +35,7 @@ class InterruptAfter:
 
 
 def degrees(spark: SparkSession, tmp_path: Path, job: Job) -> dict[int, int]:
-    """Return what the application makes of a stream."""
+    """Return the result of the application over a stream."""
     run(spark, job, "key", sink=f"parquet:{tmp_path / 'out'}", once=True)
     rows = spark.read.parquet(str(tmp_path / "out")).orderBy("batch").collect()
     return {row["dst"]: row["degree"] for row in rows}
