@@ -165,7 +165,7 @@ class World:
         return found
 
     def _sent(self, batch: int, rows: dict[int, list[str]]) -> dict[int, dict[int, KeyOrders]]:
-        """Return the keys that a query sends to each worker, and their orders; announcements last."""
+        """Return the keys and orders that a query sends to each worker; announcements last."""
         orders = self.log.orders(batch)
         by_id = {row["id"]: row for row in orders.by_id().to_pylist()}
         sent: dict[int, dict[int, KeyOrders]] = {}

@@ -200,7 +200,7 @@ class Balancer:
         default
             The scheme to use if the balancer has none, and the reason.
         """
-        scheme, reason = (self.scheme, "as given") if self.scheme is not None else default
+        scheme, reason = (self.scheme, "chosen by the user") if self.scheme is not None else default
         routing = self._routing(scheme)
         decision = Decision(operator, scheme, "planned" if routing.planned else "online", reason)
         if decision not in self.decisions:
