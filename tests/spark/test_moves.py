@@ -1,4 +1,4 @@
-"""Planning for keys that stay whole: by what they cost, for workers that are not alike."""
+"""Planning for keys that stay whole, by their costs and for workers of different speeds."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def moving(folder: Path, capacities: list[float] | str | None = None) -> MoveCon
 
 
 def places(controller: MoveController) -> dict[int, int]:
-    """Return where keys are under the newest plan."""
+    """Return the workers of keys under the newest plan."""
     entries = zip(
         controller.current.keys.tolist(), controller.current.workers.tolist(), strict=True
     )

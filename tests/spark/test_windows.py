@@ -24,7 +24,7 @@ FILES, ROWS, KEYS = 12, 600, 50
 
 
 def write_events(folder: Path) -> None:
-    """Write skewed keys, some of them null, with times that are late by up to 25 s."""
+    """Write skewed keys, some of them null, with times that are up to 25 s late."""
     folder.mkdir()
     for file in range(FILES + 1):
         rng = np.random.default_rng(file)
@@ -102,7 +102,7 @@ def test_a_plan_holds_for_what_nobody_has_seen(
 ) -> None:
     schedule = Schedule(str(tmp_path), horizon_us=100)
     assert schedule.terms(0, 0) == [Term(0, BEGIN)]
-    # The driver has not told of batch 0 yet, so the new plan has to wait.
+    # The driver has not reported batch 0 yet, so the new plan has to wait.
     assert schedule.terms(1, 1) == [Term(0, BEGIN)]
     schedule.record_progress(0, 1000, 0)
     schedule.record_progress(1, 900, 0)
