@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from pathlib import Path
@@ -299,21 +298,6 @@ def test_combiners_are_checked(spark: SparkSession, folder: Path, tmp_path: Path
         ValueError,
         "kept by different operators",
     )
-
-
-def test_the_example_of_the_readme(spark: SparkSession, folder: Path, tmp_path: Path) -> None:
-    text = (Path(__file__).parents[2] / "README.md").read_text()
-    (code,) = re.findall(r"```py\n(.*?)```", text, re.DOTALL)
-    events = stream(spark, folder).withWatermark("time", "1 minute")
-    events = events.withColumnsRenamed({"key": "user", "x": "url"})
-    batch = spark.createDataFrame([("a", 1)], "user string, x int")
-    names: dict[str, Any] = {"events": events, "clicks": batch, "users": batch}
-    names["update_model"] = lambda key, chunks, state: iter(())
-    exec(compile(code.replace("/checkpoints/clicks", str(tmp_path)), "README.md", "exec"), names)
-    assert names["urls"].columns == ["window", "user", "collect_set(url)"]
-    assert names["models"].columns == ["user", "score"]
-    assert names["known"].columns == ["user", "x", "x"]
-    assert names["sets"].columns == ["user", "slot", "collect_set(url)"]
 
 
 def test_names_and_kinds_of_aggregates_are_checked(spark: SparkSession, folder: Path) -> None:
