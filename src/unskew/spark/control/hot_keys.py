@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -10,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.hashing import Keys
+from unskew.kernels.jit import uncompiled
 from unskew.murmur import homes
 from unskew.plan import Plan
-from unskew.planners import Mixed, Planner, Statistics
+from unskew.planners import Mixed, Planner, Proposal, Statistics
 from unskew.routers import Scheme
 from unskew.spark.plans.split_plan import SplitPlan
 
@@ -20,6 +22,8 @@ SAMPLED_RECORDS = 50_000
 SWEEPS = 3
 PARTS_PER_WORKER = 4
 """Parts into which a hot key is divided, for each of its workers."""
+FEW_KEYS = 2000
+"""Up to this many keys a planner takes less time as plain Python than the compiler does."""
 TAIL_CHOICES = 2
 """Tail keys have up to this many candidates in most schemes; a plan does not split them."""
 
@@ -72,7 +76,7 @@ class PlannerStrategy:
         statistics = Statistics(
             measured.keys, measured.counts, measured.counts, np.array(speeds, np.float64), fixed
         )
-        return self.planner.plan(statistics, old).plan
+        return propose(self.planner, statistics, old).plan
 
 
 @dataclass(frozen=True)
@@ -101,6 +105,7 @@ class RouterStrategy:
     tolerance: float = 0.05
     tail: Planner = field(default_factory=lambda: Mixed(theta_max=0.02))
 
+    @uncompiled()  # compiling would take longer than routing the sample
     def plan(self, measured: KeyFrequencies, plan: SplitPlan) -> SplitPlan:
         """Return the plan for the keys that are hot now."""
         loads = expected_loads(measured, plan)
@@ -128,6 +133,12 @@ class RouterStrategy:
             rows += [(int(measured.keys[i]), int(worker)) for worker in choices[i]]
         new_plan = SplitPlan.of(self.n_workers, rows, plan.version + 1, str(self.scheme))
         return plan if new_plan.same_pairs(plan) else new_plan
+
+
+def propose(planner: Planner, statistics: Statistics, plan: Plan) -> Proposal:
+    """Return the proposal of a planner; for few keys it does not wait for a compiler."""
+    with uncompiled() if len(statistics.keys) <= FEW_KEYS else nullcontext():
+        return planner.plan(statistics, plan)
 
 
 def fill(

@@ -6,7 +6,6 @@ they did not report is estimated from its records. The cost of a move is the byt
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
@@ -17,9 +16,9 @@ from unskew.murmur import CELLS
 from unskew.plan import Plan
 from unskew.planners import Planner, Statistics
 from unskew.spark.control.controller import Controller
-from unskew.spark.control.hot_keys import KeyFrequencies, rest_of
+from unskew.spark.control.hot_keys import KeyFrequencies, propose, rest_of
 from unskew.spark.control.observed import BatchObservation
-from unskew.spark.control.planning import KeyHistory
+from unskew.spark.control.planning import KeyHistory, PlanController
 from unskew.spark.control.schemes import MEASURED
 from unskew.spark.plans.split_plan import PlanFolder, SplitPlan
 from unskew.spark.state.costs import Cost
@@ -140,8 +139,8 @@ class MoveReporter(Controller):
         return self.log.sizes(batch)
 
 
-class MoveController(MoveReporter):
-    """A controller that plans moves after each batch, if the current plan is not good enough.
+class MoveController(MoveReporter, PlanController):
+    """A controller that plans moves by the costs of keys.
 
     Parameters
     ----------
@@ -163,40 +162,27 @@ class MoveController(MoveReporter):
         history: KeyHistory,
         capacities: Sequence[float] | str | None = None,
     ) -> None:
-        super().__init__(log)
-        self.planner, self.folder, self.history = planner, folder, history
+        MoveReporter.__init__(self, log)
+        PlanController.__init__(self, folder, history)
+        self.planner = planner
         if capacities is None or isinstance(capacities, str):
             speeds = np.ones(history.n_workers)
         else:
             speeds = np.array(capacities, np.float64)
         self.key_costs = KeyCosts(history.decay, speeds, measured=capacities == MEASURED)
-        self.current = folder.latest() or SplitPlan.empty(history.n_workers)
-        self._planning_s = 0.0
 
-    def learn(self, batch: BatchObservation) -> None:
-        """Learn from a batch, and make a plan if needed."""
-        started = time.perf_counter()
+    def next_plan(self, batch: BatchObservation) -> SplitPlan:
+        """Return the plan of the planner for the keys that are worth moving."""
         # Reports of tasks are exact, and cover more keys than a sketch.
         reported = {key: float(cost.records) for key, cost in batch.costs.items()}
         self.history.add(replace(batch, hot={**batch.hot, **reported}))
         measured = self.history.measured()
         costs = {key % 2**64: cost for key, cost in batch.costs.items()}
         self.key_costs.add(costs, {*measured.keys.tolist(), *costs})
-        owners = self.log.cell_owners()
+        statistics = of_active(self.key_costs.statistics(measured), self.log.cell_owners())
         old = Plan((1.0,) * self.history.n_workers, *self.current.whole(), fallback="spark")
-        proposal = self.planner.plan(of_active(self.key_costs.statistics(measured), owners), old)
-        if len(proposal.moves):
-            pairs = (proposal.plan.keys, proposal.plan.workers)
-            version = self.current.version + 1
-            new_plan = SplitPlan(self.history.n_workers, *pairs, version, self.planner.name)
-            self.current = self.folder.save(new_plan)
-        self._planning_s = time.perf_counter() - started
-
-    def workers(self, key: int) -> list[int]:
-        """Return the worker of a key by the newest plan; none if Spark's hash alone places it."""
-        chosen = self.current.workers[self.current.keys == np.uint64(key % 2**64)]
-        return [int(worker) for worker in chosen]
-
-    def seconds(self, batch: int) -> float:
-        """Return the seconds that planning after the last batch took."""
-        return self._planning_s
+        proposal = propose(self.planner, statistics, old)
+        if not len(proposal.moves):
+            return self.current
+        pairs, version = (proposal.plan.keys, proposal.plan.workers), self.current.version + 1
+        return SplitPlan(self.history.n_workers, *pairs, version, self.planner.name)

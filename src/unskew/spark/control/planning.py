@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from abc import abstractmethod
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -60,24 +61,25 @@ class PlanController(Controller):
 
     Parameters
     ----------
-    strategy
-        The strategy that makes plans.
     folder
         The folder of plans, beside the checkpoint.
     history
         The records of keys in past batches.
     """
 
-    def __init__(self, strategy: Strategy, folder: PlanFolder, history: KeyHistory) -> None:
-        self.strategy, self.folder, self.history = strategy, folder, history
+    def __init__(self, folder: PlanFolder, history: KeyHistory) -> None:
+        self.folder, self.history = folder, history
         self.current = folder.latest() or SplitPlan.empty(history.n_workers)
         self._planning_s = 0.0
+
+    @abstractmethod
+    def next_plan(self, batch: BatchObservation) -> SplitPlan:
+        """Learn from a batch; return the plan for the next ones, the current one if it will do."""
 
     def learn(self, batch: BatchObservation) -> None:
         """Learn from a batch, and make a plan if needed."""
         started = time.perf_counter()
-        self.history.add(batch)
-        plan = self.strategy.plan(self.history.measured(), self.current)
+        plan = self.next_plan(batch)
         if plan is not self.current:
             self.current = self.folder.save(plan)
         self._planning_s = time.perf_counter() - started
@@ -92,7 +94,28 @@ class PlanController(Controller):
         return self._planning_s
 
 
-class TimedPlanController(PlanController):
+class StrategyController(PlanController):
+    """A controller that plans by the records of keys.
+
+    Parameters
+    ----------
+    strategy
+        The strategy that makes plans.
+    folder, history
+        The folder of plans, and the records of keys in past batches.
+    """
+
+    def __init__(self, strategy: Strategy, folder: PlanFolder, history: KeyHistory) -> None:
+        super().__init__(folder, history)
+        self.strategy = strategy
+
+    def next_plan(self, batch: BatchObservation) -> SplitPlan:
+        """Return the plan of the strategy."""
+        self.history.add(batch)
+        return self.strategy.plan(self.history.measured(), self.current)
+
+
+class TimedPlanController(StrategyController):
     """A controller for windows: each window keeps the plan that was in force when it opened.
 
     Parameters

@@ -21,7 +21,7 @@ from unskew.spark.control.observed import (
     Observation,
     name_column,
 )
-from unskew.spark.control.planning import KeyHistory, PlanController, TimedPlanController
+from unskew.spark.control.planning import KeyHistory, StrategyController, TimedPlanController
 from unskew.spark.control.query_observer import QueryObserver, observe_query
 from unskew.spark.control.schemes import MEASURED, PlannerScheme, RouterScheme, SparkScheme
 from unskew.spark.placement.draws import check_order, with_draws
@@ -186,7 +186,7 @@ class Routing:
 
         def controller() -> Controller:
             folder = PlanFolder(place.plans)
-            return PlanController(strategy, folder, KeyHistory(route.n_workers, self.decay))
+            return StrategyController(strategy, folder, KeyHistory(route.n_workers, self.decay))
 
         return route.by_table(df, read_plan(df.sparkSession, place, route.names)), controller
 
