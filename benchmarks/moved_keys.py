@@ -1,13 +1,14 @@
 """The cost of moving many or large states, relative to a plain query over the same rows.
 
-Each batch has one row for every key, and each state has ``--bytes`` bytes. A worker leaves and
-returns (``--leave``, ``--back``), or all workers change with every batch, so that all keys move
-(``--all``); without either, nothing moves.
+Each batch has ``--rows`` rows for every key, of ``--columns`` columns, and each state has
+``--bytes`` bytes. A worker leaves and returns (``--leave``, ``--back``), or all workers change with
+every batch, so that all keys move (``--all``); without either, nothing moves.
 
     python benchmarks/moved_keys.py --keys 20000 --leave 2 --back 5
-    python benchmarks/moved_keys.py --keys 100000 --all --batches 12      # a million moves
+    python benchmarks/moved_keys.py --keys 100000 --all --batches 12 --plain 2   # a million moves
     python benchmarks/moved_keys.py --keys 200 --bytes 1000000 --all
     python benchmarks/moved_keys.py --keys 20000 --fixed                  # no active=, no moves
+    python benchmarks/moved_keys.py --keys 20000 --fixed --rows 3 --columns 4
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ from unskew.spark import Balancer
 from unskew.spark.session import embedded_session
 
 OUTPUT, STATE = "key bigint, n bigint", "n bigint, load string"
+COLUMNS = ("key bigint", "time bigint", "price double", "url string")
+"""The columns of the rows; the first ``--columns`` of them."""
 
 
 def write(folder: Path, options: argparse.Namespace) -> None:
@@ -41,8 +44,10 @@ def write(folder: Path, options: argparse.Namespace) -> None:
     folder.mkdir()
     keys = np.array_split(np.arange(options.keys), 2)
     for number in range(2 * options.batches):
-        path = folder / f"{number:03d}.parquet"
-        pq.write_table(pa.table({"key": keys[number % 2]}), path)
+        path, ids = folder / f"{number:03d}.parquet", np.tile(keys[number % 2], options.rows)
+        urls = pa.array([f"/page/{i % 1000}" for i in ids.tolist()])
+        table = pa.table({"key": ids, "time": ids + number, "price": ids / 7, "url": urls})
+        pq.write_table(table, path)
         os.utime(path, (1e9 + number,) * 2)
 
 
@@ -68,7 +73,8 @@ class BatchChecker:
     def check(self, batch: DataFrame, number: int) -> None:
         """Check the results of a batch, and measure its moves."""
         rows, least, most = batch.selectExpr("count(*)", "min(n)", "max(n)").collect()[0]
-        if rows and (rows, least, most) != (self.options.keys, number + 1, number + 1):
+        n = self.options.rows * (number + 1)
+        if rows and (rows, least, most) != (self.options.keys, n, n):
             raise AssertionError(f"batch {number}: {rows} keys, n from {least} to {most}")
         moves = [*self.folder.glob(f"unskew/router/states/moves/{number}/*")]
         self.files.append(len(moves))
@@ -107,7 +113,7 @@ def run(spark: SparkSession, source: Path, moved: bool, options: argparse.Namesp
     function = partial(count_with_load, size=options.bytes)
     with tempfile.TemporaryDirectory(prefix="unskew-bench-", ignore_cleanup_errors=True) as name:
         rows = (
-            spark.readStream.schema("key bigint")
+            spark.readStream.schema(", ".join(COLUMNS[: options.columns]))
             .option("maxFilesPerTrigger", 2)
             .parquet(str(source))
         )
@@ -149,34 +155,42 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--keys", type=int, default=20_000)
     parser.add_argument("--bytes", type=int, default=200, help="size of a state")
+    parser.add_argument("--rows", type=int, default=1, help="of a key in a batch")
+    parser.add_argument("--columns", type=int, default=1, help="of a row: 1 to 4")
     parser.add_argument("--workers", type=int, default=16)
     parser.add_argument("--batches", type=int, default=8)
     parser.add_argument("--leave", type=int, metavar="N", help="a worker leaves after batch N")
     parser.add_argument(
         "--back", type=int, metavar="N", default=10**9, help="it returns after batch N"
     )
+    parser.add_argument("--plain", type=int, metavar="N", help="run N batches of the plain query")
     parser.add_argument("--all", action="store_true", help="all keys move, in every batch")
     parser.add_argument(
         "--fixed", action="store_true", help="workers do not change, and nothing moves"
     )
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
+    options.plain = options.plain or options.batches
     with tempfile.TemporaryDirectory() as name, embedded_session(options.workers) as spark:
-        write(Path(name) / "in", options)
+        few_batches = argparse.Namespace(**{**vars(options), "batches": options.plain})
+        for folder, amount in {"plain": few_batches, "moved": options}.items():
+            write(Path(name) / folder, amount)
         few = argparse.Namespace(**{**vars(options), "keys": 500, "batches": 2, "bytes": 10})
         write(Path(name) / "warm", few)
         for moved in (False, True):
             run(spark, Path(name) / "warm", moved, few)
-        plain, other = (run(spark, Path(name) / "in", m, options) for m in (False, True))
-    pairs = zip(other["seconds"], plain["seconds"], strict=True)
+        plain = run(spark, Path(name) / "plain", False, options)
+        other = run(spark, Path(name) / "moved", True, options)
+    plain_s = plain["seconds"] + [float(np.median(plain["seconds"]))] * options.batches
+    pairs = [*zip(other["seconds"], plain_s, strict=False)]
     ratios = [seconds / plain_seconds for seconds, plain_seconds in pairs]
     result = {
         "options": vars(options),
         "plain": plain,
         "moved": other,
         "ratios": [round(ratio, 2) for ratio in ratios],
-        "in_all": sum(other["seconds"]) / sum(plain["seconds"]),
-        "cpu": other["cpu_s"] / plain["cpu_s"],
+        "in_all": sum(other["seconds"]) / sum(seconds for _, seconds in pairs),
+        "cpu": other["cpu_s"] / len(other["seconds"]) / plain["cpu_s"] * len(plain["seconds"]),
     }
     if options.json:
         print(json.dumps(result))
