@@ -14,12 +14,17 @@ from unskew.murmur import homes
 from unskew.plan import Plan
 from unskew.planners import Mixed, Planner, Statistics
 from unskew.routers import Scheme
+from unskew.spark.control.observed import SAMPLE
 from unskew.spark.plans.split_plan import SplitPlan
+from unskew.waterline import Demand, Pairs
+from unskew.waterline import plan as plan_pairs
 
 SAMPLED_RECORDS = 50_000
 SWEEPS = 3
 PARTS = 4
 """How finely a hot key is divided: into this many parts for each of its workers."""
+MOST_PARTS = 16
+"""The same, where a key is divided no more finely than the balance needs."""
 FEW = 2
 """Tail keys have up to two choices in most schemes; in a plan they go by Spark's hash."""
 
@@ -126,6 +131,102 @@ class RouterStrategy:
             rows += [(int(measured.keys[i]), int(worker)) for worker in choices[i]]
         made = SplitPlan.of(self.n_workers, rows, plan.version + 1, str(self.scheme))
         return plan if made.same_pairs(plan) else made
+
+
+@dataclass(frozen=True)
+class WaterlineStrategy:
+    """Fills workers up to one level and splits keys only at its edges, see `unskew.waterline`.
+
+    The plan in force stays as long as the largest expected load is within the tolerance and the
+    noise of what was measured. When it changes, keys stay where they are but for those that have
+    to give way. Keys that are no longer measured go home.
+
+    Parameters
+    ----------
+    n_workers
+        Shuffle partitions.
+    capacities
+        Of the workers, relative to each other; all 1 if not given.
+    tolerance
+        How far above the level a load may be that is known exactly.
+    deviations
+        How many standard deviations of a measured load are taken for noise.
+    sampled
+        The part of the records that was looked at.
+    pair_cost
+        What a worker has to do for a key, however few of its records it gets, in records.
+    """
+
+    n_workers: int
+    capacities: Sequence[float] | None = None
+    tolerance: float = 0.02
+    deviations: float = 4.0
+    sampled: float = SAMPLE
+    pair_cost: float = 0.0
+
+    def plan(self, measured: KeyFrequencies, plan: SplitPlan) -> SplitPlan:
+        """Return the plan for the shares that keys have now."""
+        speeds = np.ones(self.n_workers) if self.capacities is None else self.capacities
+        at_home = homes(measured.keys, self.n_workers).astype(np.int64)
+        rest, q = rest_of(measured), np.array(speeds, np.float64)
+        demand = Demand(measured.counts, at_home, rest, q, self.pair_cost)
+        current = pairs_of(plan, measured.keys, demand)
+        tolerance = self.tolerance + self.deviations * self._noise(measured, q)
+        found = plan_pairs(demand, current, tolerance=tolerance)
+        if found is current:
+            return plan
+        keys, workers = rounded(found, demand, self.tolerance / 4 * demand.level())
+        made = SplitPlan.of(
+            self.n_workers,
+            list(zip(measured.keys[keys].tolist(), workers.tolist(), strict=True)),
+            plan.version + 1,
+            "waterline",
+        )
+        return plan if made.same_pairs(plan) else made
+
+    def _noise(self, measured: KeyFrequencies, capacities: NDArray[np.float64]) -> float:
+        """Return the standard deviation of the smallest fair load, relative to that."""
+        least = capacities.min() / capacities.sum() * measured.records * self.sampled
+        return 1.0 / float(np.sqrt(max(least, 1.0)))
+
+
+def pairs_of(plan: SplitPlan, keys: Keys, demand: Demand) -> Pairs:
+    """Return the pairs that a plan has for some keys, numbered as these are."""
+    order = np.argsort(keys)
+    at = np.searchsorted(keys[order], plan.keys)
+    known = at < len(keys)
+    known[known] = keys[order][at[known]] == plan.keys[known]
+    numbers = order[at[known]]
+    return Pairs.of(demand, numbers, plan.workers[known].astype(np.int64), np.ones(len(numbers)))
+
+
+def rounded(
+    pairs: Pairs, demand: Demand, precision: float
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the keys and workers of pairs, each as often as its part; none for keys at home.
+
+    A key is divided into the fewest parts with which no pair is off by more than the precision, or
+    else into those with which the pair that is off most is so least.
+
+    Examples
+    --------
+    >>> demand = Demand(np.array([9.0, 1.0]), np.array([0, 0]), np.zeros(2), np.ones(2))
+    >>> pairs = Pairs(np.array([0, 0, 1]), np.array([0, 1, 0]), np.array([6.1, 2.9, 1.0]))
+    >>> rounded(pairs, demand, precision=0.2)
+    (array([0, 0, 0]), array([0, 0, 1]))
+    """
+    keys, first, counts = np.unique(pairs.keys, return_index=True, return_counts=True)
+    times = np.repeat(counts > 1, counts) | (pairs.workers != demand.homes[pairs.keys])
+    parts = times.astype(np.int64)
+    for at in np.flatnonzero(counts > 1):
+        part = slice(first[at], first[at] + counts[at])
+        wanted = pairs.amounts[part] / demand.amounts[keys[at]]
+        sizes = np.arange(counts[at], MOST_PARTS * counts[at] + 1)
+        whole = np.maximum(1, np.rint(sizes[:, None] * wanted))
+        off = np.abs(whole / whole.sum(axis=1, keepdims=True) - wanted).max(axis=1)
+        good = off * demand.amounts[keys[at]] <= precision
+        parts[part] = whole[int(np.argmax(good) if good.any() else np.argmin(off))]
+    return np.repeat(pairs.keys, parts), np.repeat(pairs.workers, parts)
 
 
 def fill(
