@@ -16,12 +16,17 @@ from unskew.murmur import homes
 from unskew.plan import Plan
 from unskew.planners import Mixed, Planner, Proposal, Statistics
 from unskew.routers import Scheme
+from unskew.spark.control.observed import SAMPLED_SHARE
 from unskew.spark.plans.split_plan import SplitPlan
+from unskew.waterline import Demand, Pairs
+from unskew.waterline import plan as plan_pairs
 
 SAMPLED_RECORDS = 50_000
 SWEEPS = 3
 PARTS_PER_WORKER = 4
 """Parts into which a hot key is divided, for each of its workers."""
+MAX_PARTS_PER_WORKER = 16
+"""The same at most, where a key is divided no more finely than the balance needs."""
 FEW_KEYS = 2000
 """Up to this many keys a planner takes less time as plain Python than the compiler does."""
 TAIL_CHOICES = 2
@@ -139,6 +144,98 @@ def propose(planner: Planner, statistics: Statistics, plan: Plan) -> Proposal:
     """Return the proposal of a planner; for few keys it does not wait for a compiler."""
     with uncompiled() if len(statistics.keys) <= FEW_KEYS else nullcontext():
         return planner.plan(statistics, plan)
+
+
+@dataclass(frozen=True)
+class WaterlineStrategy:
+    """A strategy that fills workers up to one level, see `unskew.waterline`.
+
+    The current plan is kept while the largest expected load is within the tolerance plus the noise
+    of the measurement. A new plan leaves keys where they are, except those that must make room.
+    Keys that are no longer measured return to their home.
+
+    Parameters
+    ----------
+    n_workers
+        The number of shuffle partitions.
+    capacities
+        The relative speeds of the workers; all alike if not given.
+    tolerance
+        How far a load may exceed the level, as a share of it, when measured exactly.
+    deviations
+        The number of standard deviations of a measured load that count as noise.
+    sampled
+        The share of the records that is observed.
+    pair_cost
+        The cost of a key on a worker besides its records, in records.
+    """
+
+    n_workers: int
+    capacities: Sequence[float] | None = None
+    tolerance: float = 0.02
+    deviations: float = 4.0
+    sampled: float = SAMPLED_SHARE
+    pair_cost: float = 0.0
+
+    def plan(self, measured: KeyFrequencies, plan: SplitPlan) -> SplitPlan:
+        """Return the plan for the shares that keys have now."""
+        speeds = np.ones(self.n_workers) if self.capacities is None else self.capacities
+        at_home = homes(measured.keys, self.n_workers).astype(np.int64)
+        rest, q = rest_of(measured), np.array(speeds, np.float64)
+        demand = Demand(measured.counts, at_home, rest, q, self.pair_cost)
+        current = pairs_of(plan, measured.keys, demand)
+        tolerance = self.tolerance + self.deviations * self._noise(measured, q)
+        pairs = plan_pairs(demand, current, tolerance=tolerance)
+        if pairs is current:
+            return plan
+        keys, workers = rounded(pairs, demand, self.tolerance / 4 * demand.level())
+        rows = list(zip(measured.keys[keys].tolist(), workers.tolist(), strict=True))
+        new_plan = SplitPlan.of(self.n_workers, rows, plan.version + 1, "waterline")
+        return plan if new_plan.same_pairs(plan) else new_plan
+
+    def _noise(self, measured: KeyFrequencies, capacities: NDArray[np.float64]) -> float:
+        """Return the standard deviation of the smallest fair load, relative to that."""
+        least = capacities.min() / capacities.sum() * measured.records * self.sampled
+        return 1.0 / float(np.sqrt(max(least, 1.0)))
+
+
+def pairs_of(plan: SplitPlan, keys: Keys, demand: Demand) -> Pairs:
+    """Return the pairs of a plan for the given keys, by the numbers of these."""
+    order = np.argsort(keys)
+    at = np.searchsorted(keys[order], plan.keys)
+    known = at < len(keys)
+    known[known] = keys[order][at[known]] == plan.keys[known]
+    numbers = order[at[known]]
+    return Pairs.of(demand, numbers, plan.workers[known].astype(np.int64), np.ones(len(numbers)))
+
+
+def rounded(
+    pairs: Pairs, demand: Demand, precision: float
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the keys and workers of pairs, each repeated by its part; keys at home are left out.
+
+    A key is divided into the fewest parts with which every pair is right within the precision; if
+    no number of parts achieves that, into those with the smallest error.
+
+    Examples
+    --------
+    >>> demand = Demand(np.array([9.0, 1.0]), np.array([0, 0]), np.zeros(2), np.ones(2))
+    >>> pairs = Pairs(np.array([0, 0, 1]), np.array([0, 1, 0]), np.array([6.1, 2.9, 1.0]))
+    >>> rounded(pairs, demand, precision=0.2)
+    (array([0, 0, 0]), array([0, 0, 1]))
+    """
+    keys, first, counts = np.unique(pairs.keys, return_index=True, return_counts=True)
+    times = np.repeat(counts > 1, counts) | (pairs.workers != demand.homes[pairs.keys])
+    parts = times.astype(np.int64)
+    for at in np.flatnonzero(counts > 1):
+        part = slice(first[at], first[at] + counts[at])
+        wanted = pairs.amounts[part] / demand.amounts[keys[at]]
+        sizes = np.arange(counts[at], MAX_PARTS_PER_WORKER * counts[at] + 1)
+        whole = np.maximum(1, np.rint(sizes[:, None] * wanted))
+        off = np.abs(whole / whole.sum(axis=1, keepdims=True) - wanted).max(axis=1)
+        good = off * demand.amounts[keys[at]] <= precision
+        parts[part] = whole[int(np.argmax(good) if good.any() else np.argmin(off))]
+    return np.repeat(pairs.keys, parts), np.repeat(pairs.workers, parts)
 
 
 def fill(

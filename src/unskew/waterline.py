@@ -1,0 +1,317 @@
+"""Waterline: perfect balance needs few split keys, so split no more than that.
+
+Pour the records of all known keys over the workers, as water over an uneven floor: they come to one
+level L, and no plan has a lower maximum. A plan that reaches L fills workers one after another and
+splits a key only at an edge, where one worker is full and the next one begins. W workers have W - 1
+edges between them. So balance costs W - 1 key-worker pairs beyond one a key, however skewed the
+keys are, where schemes that give hot keys d choices pay for d workers of each.
+
+Symbols, where K keys are known and there are W workers:
+
+======  ============================================================================
+``c``   amounts: the load of each known key, a constant times its records
+``h``   homes: the worker of each key by its hash
+``r``   rest: what each worker has besides, of keys that are not known, at their homes
+``q``   capacities of the workers
+``b``   pair_cost: what a worker has to do for a key, however few of its records it gets
+``L``   the level: sum of max(0, L q_w - r_w) = sum of c_i
+======  ============================================================================
+
+The load of worker w is r_w, plus its parts of the c_i, plus b for each of its pairs; its height is
+its load divided by q_w.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+SWEEPS = 8
+"""How often split keys are poured anew over the workers that they are on."""
+
+
+@dataclass(frozen=True, eq=False)
+class Demand:
+    """What was measured: the loads of known keys, where these are by hash, and all other load.
+
+    Parameters
+    ----------
+    amounts, homes
+        Of each key: c and h.
+    rest, capacities
+        Of each worker: r and q.
+    pair_cost
+        b.
+    """
+
+    amounts: Floats
+    homes: Ints
+    rest: Floats
+    capacities: Floats
+    pair_cost: float = 0.0
+
+    @property
+    def n_workers(self) -> int:
+        """W."""
+        return len(self.rest)
+
+    def level(self) -> float:
+        """Return the lowest maximum height that any plan can have: L, or that of a rest above it.
+
+        If pairs cost something, those of 2 W splits are counted in.
+        """
+        pairs = len(self.amounts) + 2 * self.n_workers
+        movable = float(self.amounts.cumsum()[-1]) if len(self.amounts) else 0.0
+        poured = water_level(movable + self.pair_cost * pairs, self.rest, self.capacities)
+        return max(poured, float((self.rest / self.capacities).max()))
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """Which workers each key is on, with how much of its load; by key, then by worker.
+
+    Parameters
+    ----------
+    keys, workers
+        Numbers of a key and of a worker, a row for each pair.
+    amounts
+        Of the pairs; those of a key sum up to its amount.
+    """
+
+    keys: Ints
+    workers: Ints
+    amounts: Floats
+
+    @classmethod
+    def of(cls, demand: Demand, keys: Ints, workers: Ints, weights: Floats) -> Pairs:
+        """Return pairs by their weights within a key, and all other keys at home.
+
+        Examples
+        --------
+        >>> demand = Demand(np.array([8.0, 3.0]), np.array([0, 1]), np.zeros(2), np.ones(2))
+        >>> pairs = Pairs.of(demand, np.array([0, 0]), np.array([0, 1]), np.array([3.0, 1.0]))
+        >>> pairs.keys.tolist(), pairs.workers.tolist(), pairs.amounts.tolist()
+        ([0, 0, 1], [0, 1, 1], [6.0, 2.0, 3.0])
+        """
+        n_keys = len(demand.amounts)
+        known = np.zeros(n_keys, np.bool_)
+        known[keys] = True
+        alone = np.flatnonzero(~known)
+        keys = np.concatenate([keys, alone])
+        workers = np.concatenate([workers, demand.homes[alone]])
+        weights = np.concatenate([weights, np.ones(len(alone))])
+        sums = np.bincount(keys, weights, minlength=n_keys)
+        return cls(*_merged(keys, workers, demand.amounts[keys] * weights / sums[keys]))
+
+    def loads(self, demand: Demand) -> Floats:
+        """Return the load of each worker."""
+        weights = self.amounts + demand.pair_cost
+        return demand.rest + np.bincount(self.workers, weights, minlength=demand.n_workers)
+
+    def height(self, demand: Demand) -> float:
+        """Return the largest load for its capacity."""
+        return float((self.loads(demand) / demand.capacities).max())
+
+    def extra(self) -> int:
+        """Return how many pairs there are beyond one a key."""
+        return len(self.keys) - len(np.unique(self.keys))
+
+
+def plan(demand: Demand, current: Pairs, *, tolerance: float = 0.02) -> Pairs:
+    """Return pairs that keep every worker near the level, with few that are not in force already.
+
+    Nothing changes while the largest height is within the tolerance. Otherwise records first move
+    between the workers that split keys are on already, which makes no new pair. Then each worker
+    that is still too high gives away what it has above the level: of one key that is as large as
+    that, if there is one, else of its largest keys. What is given away goes, the largest piece
+    first, back home or to the worker where it fits best; what fits nowhere fills up the emptiest
+    workers one after another. So a key gets as few workers as its share needs.
+
+    With the measured loads as they are, the largest height is at most ``1 + tolerance`` times
+    `Demand.level`, below which no plan can go; and there are at most W - 1 pairs beyond one a key.
+    Loads that differ from the measured ones by a factor of up to ``1 + e`` add that factor.
+
+    Parameters
+    ----------
+    demand
+        What was measured.
+    current
+        The pairs in force; `Pairs.of` without any has every key at home.
+    tolerance
+        How far above the level a worker may be.
+
+    Returns
+    -------
+    Pairs
+        The same object where nothing should change: also if a change would lower the largest
+        height by less than half of the tolerance.
+
+    Examples
+    --------
+    A key with two thirds of the load of three workers gets two of them; no other key moves.
+
+    >>> demand = Demand(np.array([8.0, 2.0, 2.0]), np.array([0, 1, 1]), np.zeros(3), np.ones(3))
+    >>> none = np.empty(0, np.int64)
+    >>> pairs = plan(demand, Pairs.of(demand, none, none, np.empty(0)))
+    >>> list(zip(pairs.keys.tolist(), pairs.workers.tolist(), pairs.amounts.tolist()))
+    [(0, 0, 4.0), (0, 2, 4.0), (1, 1, 2.0), (2, 1, 2.0)]
+    >>> plan(demand, pairs) is pairs
+    True
+    """
+    level, height = demand.level(), current.height(demand)
+    if height <= (1 + tolerance) * level:
+        return current
+    bound = (1 + tolerance / 2) * level
+    found = _shed(demand, _share(demand, current, bound), level, bound)
+    if found.extra() >= demand.n_workers or found.height(demand) > (1 + tolerance) * level:
+        found = _shed(demand, _gathered(demand, current), level, bound)
+    return found if found.height(demand) <= height - tolerance / 2 * level else current
+
+
+def water_level(amount: float, rest: Floats, capacities: Floats) -> float:
+    """Return the height that workers come to when an amount is poured over them.
+
+    Examples
+    --------
+    >>> water_level(4.0, np.array([1.0, 3.0, 9.0]), np.ones(3))
+    4.0
+    """
+    heights = rest / capacities
+    ascending = np.argsort(heights, kind="stable")
+    heights = heights[ascending]
+    # The level at which the lowest k take it all, for each k; the first that leaves none below.
+    levels = (amount + rest[ascending].cumsum()) / capacities[ascending].cumsum()
+    covered = np.append(heights[1:], np.inf) >= levels
+    return float(levels[int(np.argmax(covered))])
+
+
+def _merged(keys: Ints, workers: Ints, amounts: Floats) -> tuple[Ints, Ints, Floats]:
+    """Return pairs in order, each once."""
+    order = np.lexsort((workers, keys))
+    keys, workers, amounts = keys[order], workers[order], amounts[order]
+    first = np.ones(len(keys), np.bool_)
+    first[1:] = (keys[1:] != keys[:-1]) | (workers[1:] != workers[:-1])
+    sums = np.zeros(int(first.sum()))
+    np.add.at(sums, first.cumsum() - 1, amounts)
+    return keys[first], workers[first], sums
+
+
+def _gathered(demand: Demand, pairs: Pairs) -> Pairs:
+    """Return every key whole, where most of it is."""
+    order = np.lexsort((-pairs.amounts, pairs.keys))
+    keys, first = np.unique(pairs.keys[order], return_index=True)
+    return Pairs(keys, pairs.workers[order][first], demand.amounts[keys])
+
+
+def _share(demand: Demand, pairs: Pairs, bound: float) -> Pairs:
+    """Pour split keys anew over the workers that they are on, where one of these is too high."""
+    loads, amounts, q = pairs.loads(demand), pairs.amounts.copy(), demand.capacities
+    keys, first, counts = np.unique(pairs.keys, return_index=True, return_counts=True)
+    split = np.repeat(counts > 1, counts)
+    for _ in range(SWEEPS):
+        high = split & (loads > bound * q)[pairs.workers]
+        for at in np.searchsorted(keys, np.unique(pairs.keys[high])).tolist():
+            part = slice(first[at], first[at] + counts[at])
+            on = pairs.workers[part]
+            others = loads[on] - amounts[part]
+            level = water_level(float(demand.amounts[keys[at]]), others, q[on])
+            amounts[part] = np.maximum(0.0, level * q[on] - others)
+            loads[on] = others + amounts[part]
+    used = amounts > 0
+    used[first] |= counts == 1
+    return Pairs(pairs.keys[used], pairs.workers[used], amounts[used])
+
+
+@dataclass
+class _Shedding:
+    """Pieces of keys on their way from workers that are too high to those that have room.
+
+    ``keys``, ``workers`` and ``amounts`` are new pairs; ``left`` is what old ones keep, less than 0
+    for those that are gone.
+    """
+
+    demand: Demand
+    pairs: Pairs
+    level: float
+    bound: float
+    keys: list[int] = field(default_factory=list)
+    workers: list[int] = field(default_factory=list)
+    amounts: list[float] = field(default_factory=list)
+    left: Floats = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.left = self.pairs.amounts.copy()
+
+    def pieces(self, loads: Floats) -> list[tuple[float, int]]:
+        """Take from each worker that is too high what it has above the level."""
+        q, b, taken = self.demand.capacities, self.demand.pair_cost, []
+        order = np.lexsort((self.pairs.keys, self.pairs.amounts, self.pairs.workers))
+        ends = np.searchsorted(self.pairs.workers[order], np.arange(len(loads) + 1))
+        for worker in np.flatnonzero(loads > self.bound * q).tolist():
+            excess = float(loads[worker] - self.level * q[worker])
+            slack = (self.bound - self.level) * float(q[worker])
+            mine = order[ends[worker] : ends[worker + 1]].tolist()
+            sizes = self.pairs.amounts[mine].tolist()
+            while mine and excess > slack:
+                fit = bisect_left(sizes, excess - b) if sizes[-1] > excess else len(sizes)
+                whole = fit > 0 and (fit == len(sizes) or sizes[fit - 1] + b >= excess - slack)
+                at = fit - 1 if whole else len(sizes) - 1
+                size = sizes.pop(at)
+                pair = mine.pop(at)
+                amount = size if whole else min(size, excess)
+                self.left[pair] = -1.0 if whole else size - amount
+                taken.append((amount, int(self.pairs.keys[pair])))
+                excess -= amount + b
+                loads[worker] -= amount + b if whole else amount
+                if not whole:
+                    break
+        return sorted(taken, key=lambda piece: (-piece[0], piece[1]))
+
+    def place(self, pieces: list[tuple[float, int]], loads: Floats) -> None:
+        """Give each piece to the worker where it fits best, or split it over the emptiest ones."""
+        q, b = self.demand.capacities, self.demand.pair_cost
+        slack = (self.bound - self.level) * float(q.min())
+        room = (self.level * q - loads).tolist()
+        rooms = sorted((free, w) for w, free in enumerate(room) if free > 0)
+        for amount, key in pieces:
+            home = int(self.demand.homes[key])
+            while amount > 0:
+                if room[home] > 0 and amount + b <= room[home] + slack:
+                    at = bisect_left(rooms, (room[home], home))
+                else:
+                    at = bisect_left(rooms, (amount + b - slack, -1))
+                fits = at < len(rooms)
+                # The last worker takes what is left: rounding may have taken the room for it.
+                free, worker = rooms.pop(at if fits else -1)
+                part = amount if fits or not rooms else max(0.0, min(amount, free - b))
+                room[worker] = free - part - b
+                if room[worker] > 0 or not rooms:
+                    insort(rooms, (room[worker], worker))
+                if part > 0:
+                    self.keys.append(key)
+                    self.workers.append(worker)
+                    self.amounts.append(part)
+                amount -= part
+
+
+def _shed(demand: Demand, pairs: Pairs, level: float, bound: float) -> Pairs:
+    """Move what workers have above the level, if they are above the bound, to those below it."""
+    shedding, loads = _Shedding(demand, pairs, level, bound), pairs.loads(demand)
+    pieces = shedding.pieces(loads)
+    if not pieces or not (level * demand.capacities > loads).any():
+        return pairs
+    shedding.place(pieces, loads)
+    stay = shedding.left >= 0
+    return Pairs(
+        *_merged(
+            np.concatenate([pairs.keys[stay], np.array(shedding.keys, np.int64)]),
+            np.concatenate([pairs.workers[stay], np.array(shedding.workers, np.int64)]),
+            np.concatenate([shedding.left[stay], np.array(shedding.amounts, np.float64)]),
+        )
+    )
