@@ -60,7 +60,8 @@ class Driver:
     def run(self, batches: int, share: Callable[[int], Floats], records: int = BATCH) -> None:
         for number in range(batches):
             self.heights.append(self.height(share(number)))
-            seen = self.rng.multinomial(round(records * SAMPLED_SHARE), share(number)) / SAMPLED_SHARE
+            n_sampled = round(records * SAMPLED_SHARE)
+            seen = self.rng.multinomial(n_sampled, share(number)) / SAMPLED_SHARE
             by_home = np.bincount(self.homes, seen, minlength=N).astype(np.float64)
             top = np.argsort(-seen)[: 5 * N]
             hot = {int(self.keys[i]): float(seen[i]) for i in top if seen[i]}
