@@ -1,7 +1,7 @@
-"""What it costs to move many states, or large ones: beside a plain query with the same rows.
+"""The cost of moving many or large states, relative to a plain query over the same rows.
 
-Each batch has a row of every key, and each state has so many bytes. A worker leaves and comes back
-(``--leave``, ``--back``), or all workers change with every batch, so that all keys move
+Each batch has one row for every key, and each state has ``--bytes`` bytes. A worker leaves and
+returns (``--leave``, ``--back``), or all workers change with every batch, so that all keys move
 (``--all``); without either, nothing moves.
 
     python benchmarks/moved_keys.py --keys 20000 --leave 2 --back 5
@@ -46,18 +46,18 @@ def write(folder: Path, options: argparse.Namespace) -> None:
         os.utime(path, (1e9 + number,) * 2)
 
 
-def laden(
+def count_with_load(
     key: tuple[Any, ...], chunks: Iterator[pd.DataFrame], state: Any, size: int
 ) -> Iterator[pd.DataFrame]:
-    """Count the rows of a key, over a state of a size."""
+    """Count the rows of a key, with a state of the given size."""
     n, load = state.get if state.exists else (0, "")
     n += sum(map(len, chunks))
     state.update((n, (f"{key[0]}-{n}-" + load)[:size].ljust(size, "x")))
     yield pd.DataFrame({"key": [key[0]], "n": [n]})
 
 
-class Watched:
-    """Checks the results of each batch, changes the workers, and looks at the files."""
+class BatchChecker:
+    """Checks the results of each batch, changes the workers, and measures the files."""
 
     def __init__(self, options: argparse.Namespace, balance: Balancer | None, folder: Path) -> None:
         self.options, self.balance, self.folder = options, balance, folder
@@ -65,8 +65,8 @@ class Watched:
         self.megabytes: list[float] = []
         self.moved: list[int] = []
 
-    def take(self, batch: DataFrame, number: int) -> None:
-        """Take the results of a batch."""
+    def check(self, batch: DataFrame, number: int) -> None:
+        """Check the results of a batch, and measure its moves."""
         rows, least, most = batch.selectExpr("count(*)", "min(n)", "max(n)").collect()[0]
         if rows and (rows, least, most) != (self.options.keys, number + 1, number + 1):
             raise AssertionError(f"batch {number}: {rows} keys, n from {least} to {most}")
@@ -86,7 +86,7 @@ class Watched:
 
 
 def cpu_s() -> float:
-    """Return the seconds of CPU that this process and all below it took so far."""
+    """Return the seconds of CPU of this process and all its descendants so far."""
     children: dict[int, list[int]] = {}
     ticks = {}
     for process in Path("/proc").glob("[0-9]*"):
@@ -94,17 +94,17 @@ def cpu_s() -> float:
             stat = (process / "stat").read_text().rpartition(")")[2].split()
             children.setdefault(int(stat[1]), []).append(int(process.name))
             ticks[int(process.name)] = sum(map(int, stat[11:15]))
-    found, waiting = 0, [os.getpid()]
-    while waiting:
-        number = waiting.pop()
-        found += ticks.get(number, 0)
-        waiting += children.get(number, [])
-    return found / os.sysconf("SC_CLK_TCK")
+    total, pending = 0, [os.getpid()]
+    while pending:
+        number = pending.pop()
+        total += ticks.get(number, 0)
+        pending += children.get(number, [])
+    return total / os.sysconf("SC_CLK_TCK")
 
 
 def run(spark: SparkSession, source: Path, moved: bool, options: argparse.Namespace) -> Any:
-    """Run the stream; return the seconds of its batches, and the files of states on their way."""
-    function = partial(laden, size=options.bytes)
+    """Run the stream; return the seconds of its batches, and the files of moving states."""
+    function = partial(count_with_load, size=options.bytes)
     with tempfile.TemporaryDirectory(prefix="unskew-bench-", ignore_cleanup_errors=True) as name:
         rows = (
             spark.readStream.schema("key bigint")
@@ -115,30 +115,30 @@ def run(spark: SparkSession, source: Path, moved: bool, options: argparse.Namesp
         if moved:
             first = None if options.fixed else range(options.workers)
             balance = Balancer("key", checkpoint=name, active=first)
-            found = balance.groupBy(rows, "key").applyInPandasWithState(
+            counts = balance.groupBy(rows, "key").applyInPandasWithState(
                 function, OUTPUT, STATE, "update", "NoTimeout"
             )
         else:
-            found = rows.groupBy("key").applyInPandasWithState(
+            counts = rows.groupBy("key").applyInPandasWithState(
                 function, OUTPUT, STATE, "update", GroupStateTimeout.NoTimeout
             )
-        observed_rows = Watched(options, balance, Path(name))
-        out = found.writeStream.foreachBatch(observed_rows.take).outputMode("update")
+        checker = BatchChecker(options, balance, Path(name))
+        out = counts.writeStream.foreachBatch(checker.check).outputMode("update")
         out = out.option("checkpointLocation", name).trigger(availableNow=True)
-        started, spent = time.perf_counter(), cpu_s()
+        started, cpu_before_s = time.perf_counter(), cpu_s()
         query = out.start()
         query.awaitTermination()
-        took, spent = time.perf_counter() - started, cpu_s() - spent
+        in_all_s, used_cpu_s = time.perf_counter() - started, cpu_s() - cpu_before_s
         batches = [p for p in query.recentProgress if p["numInputRows"]]
         states = Path(name) / "unskew/router/states"
         left = [path for path in states.glob("moves/*/*") if path.name.split(".")[2] != "0"]
         return {
             "seconds": [p["durationMs"]["addBatch"] / 1000 for p in batches],
-            "in_all_s": took,
-            "cpu_s": spent,
-            "moved_keys": observed_rows.moved,
-            "objects": observed_rows.files,
-            "megabytes": [round(size, 1) for size in observed_rows.megabytes],
+            "in_all_s": in_all_s,
+            "cpu_s": used_cpu_s,
+            "moved_keys": checker.moved,
+            "objects": checker.files,
+            "megabytes": [round(size, 1) for size in checker.megabytes],
             "objects_with_states_left": len(left),
             "files_left": sum(path.is_file() for path in states.rglob("*")),
         }
@@ -148,13 +148,17 @@ def main() -> None:
     """Run the stream plain and moved, in one session."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--keys", type=int, default=20_000)
-    parser.add_argument("--bytes", type=int, default=200, help="of a state")
+    parser.add_argument("--bytes", type=int, default=200, help="size of a state")
     parser.add_argument("--workers", type=int, default=16)
     parser.add_argument("--batches", type=int, default=8)
     parser.add_argument("--leave", type=int, metavar="N", help="a worker leaves after batch N")
-    parser.add_argument("--back", type=int, metavar="N", default=10**9, help="and comes back")
+    parser.add_argument(
+        "--back", type=int, metavar="N", default=10**9, help="it returns after batch N"
+    )
     parser.add_argument("--all", action="store_true", help="all keys move, in every batch")
-    parser.add_argument("--fixed", action="store_true", help="workers that stay, and no moves")
+    parser.add_argument(
+        "--fixed", action="store_true", help="workers do not change, and nothing moves"
+    )
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name, embedded_session(options.workers) as spark:
@@ -165,8 +169,8 @@ def main() -> None:
             run(spark, Path(name) / "warm", moved, few)
         plain, other = (run(spark, Path(name) / "in", m, options) for m in (False, True))
     pairs = zip(other["seconds"], plain["seconds"], strict=True)
-    ratios = [mine / theirs for mine, theirs in pairs]
-    found = {
+    ratios = [seconds / plain_seconds for seconds, plain_seconds in pairs]
+    result = {
         "options": vars(options),
         "plain": plain,
         "moved": other,
@@ -175,7 +179,7 @@ def main() -> None:
         "cpu": other["cpu_s"] / plain["cpu_s"],
     }
     if options.json:
-        print(json.dumps(found))
+        print(json.dumps(result))
         return
     print("plain, seconds  " + " ".join(f"{s:6.1f}" for s in plain["seconds"]))
     print("moved, seconds  " + " ".join(f"{s:6.1f}" for s in other["seconds"]))
@@ -184,7 +188,7 @@ def main() -> None:
     print("objects         " + " ".join(f"{n:6d}" for n in other["objects"]))
     print("megabytes       " + " ".join(f"{n:6.1f}" for n in other["megabytes"]))
     print(
-        f"in all {found['in_all']:.2f} times plain, {found['cpu']:.2f} times its CPU; "
+        f"in all {result['in_all']:.2f} times plain, {result['cpu']:.2f} times its CPU; "
         f"left: {other['objects_with_states_left']} objects with states, "
         f"{other['files_left']} files"
     )

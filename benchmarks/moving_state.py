@@ -1,7 +1,7 @@
-"""What moving keys with their state gains: a model for each key, over a fluctuating stream.
+"""The gain of moving keys with their state: a model for each key, over a fluctuating stream.
 
-A record takes a millisecond, as sleep: sleeping tasks need no core. The states of models cannot
-be merged, so keys stay whole: plain Spark has them where their hash says, planners move them.
+A record takes a millisecond of sleep: sleeping tasks need no core. The states of models cannot be
+merged, so keys stay whole: plain Spark places them by their hash, planners move them.
 
     python benchmarks/moving_state.py [--schemes mixed,min-table,readj] [--json]
     python benchmarks/moving_state.py --unequal --schemes mixed,mixed+given,mixed+measured
@@ -36,7 +36,7 @@ OUTPUT, STATE = "key string, mean double", "n bigint, mean double"
 
 
 def write(folder: Path, options: argparse.Namespace) -> None:
-    """Write a file for each batch, at fixed times, so that they are read in order."""
+    """Write two files for each batch, with fixed times, so that they are read in order."""
     folder.mkdir()
     stream = FluctuatingZipf(
         z=options.z,
@@ -49,9 +49,9 @@ def write(folder: Path, options: argparse.Namespace) -> None:
     )
     for batch, ids in enumerate(stream.ids(options.records)):
         half = len(ids) // 2
-        for part, some in enumerate((ids[:half], ids[half:])):
+        for part, part_ids in enumerate((ids[:half], ids[half:])):
             table = pa.table(
-                {"key": [f"key-{i}" for i in some], "x": np.sqrt(np.arange(len(some)))}
+                {"key": [f"key-{i}" for i in part_ids], "x": np.sqrt(np.arange(len(part_ids)))}
             )
             path = folder / f"{batch:03d}-{part}.parquet"
             pq.write_table(table, path)
@@ -65,7 +65,7 @@ def model(
     delay_s: float,
     slow: int,
 ) -> Iterator[pd.DataFrame]:
-    """Learn a mean that forgets: an ordered fold, which cannot be merged.
+    """Learn an exponentially weighted mean: an ordered fold, which cannot be merged.
 
     The first ``slow`` workers take twice as long.
     """
@@ -84,7 +84,7 @@ def model(
 def run(
     spark: SparkSession, folder: Path, scheme: str, options: argparse.Namespace
 ) -> dict[str, Any]:
-    """Run the stream, plain or by a planner; return the seconds of its batches, and what moved."""
+    """Run the stream, plain or with a planner; return the seconds of its batches and its moves."""
     slow = options.workers // 2 if options.unequal else 0
     function = partial(model, delay_s=options.delay_us / 1e6, slow=slow)
     scheme, _, how = scheme.partition("+")
@@ -102,17 +102,17 @@ def run(
             if scheme == "plain"
             else Balancer(scheme, checkpoint=chk, capacities=capacities, active=first)
         )
-        found: DataFrame
+        models: DataFrame
         if balance is None:
-            found = rows.groupBy("key").applyInPandasWithState(
+            models = rows.groupBy("key").applyInPandasWithState(
                 function, OUTPUT, STATE, "update", GroupStateTimeout.NoTimeout
             )
         else:
-            found = balance.groupBy(rows, "key").applyInPandasWithState(
+            models = balance.groupBy(rows, "key").applyInPandasWithState(
                 function, OUTPUT, STATE, "update", "NoTimeout"
             )
         query = (
-            found.writeStream.format("noop")
+            models.writeStream.format("noop")
             .outputMode("update")
             .option("checkpointLocation", chk)
             .start()
@@ -158,7 +158,7 @@ def main() -> None:
     parser.add_argument("--f", type=float, default=0.5, help="rate of fluctuation")
     parser.add_argument("--delay-us", type=float, default=1000.0)
     parser.add_argument("--unequal", action="store_true", help="half of the workers are slower")
-    parser.add_argument("--grow", type=int, metavar="N", help="one worker comes after N batches")
+    parser.add_argument("--grow", type=int, metavar="N", help="one worker joins after N batches")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()

@@ -25,7 +25,7 @@ def main() -> None:
         "mixed,min-table,min-mig,llfd,readj", keys, [15, 40], resolutions=[0, 8],
         intervals=intervals,
     )  # fmt: skip
-    # Fig. 12: by the fluctuation. Brute force needs a smaller key space to end.
+    # Fig. 12: by the fluctuation. Brute force needs a smaller key space to finish.
     figure_12 = planning_speed(
         "mixed,mixed-bf:resolution=8,readj", [100_000], [15],
         fluctuations=[0.25, 0.5, 1.0, 2.0], intervals=intervals,

@@ -28,7 +28,7 @@ def main() -> None:
         simulate(stream, options.scheme, workers=100, sources=10)
         return time.perf_counter() - started
 
-    run(1e5)  # compiles
+    run(1e5)  # compiles the kernels
     seconds = run(options.records)
     result = {
         "scheme": options.scheme,

@@ -1,7 +1,7 @@
 """A join of two streams with one hot key: Spark's plain join, and one that splits the hot key.
 
-Each result takes a millisecond, as sleep: sleeping tasks need no core. Both joins must give
-the same number of results, and the same sum of their contents.
+Each result takes a millisecond of sleep: sleeping tasks need no core. Both joins must return the
+same number of results, and the same sum of their contents.
 
     python benchmarks/skew_join.py [--hot 0.3] [--json]
 """
@@ -34,7 +34,7 @@ LEAST, MOST = timedelta(0), timedelta(seconds=BATCH_S)
 
 
 def write(folder: Path, options: argparse.Namespace) -> None:
-    """Write a file a batch for each side; the right one has each key once in a batch."""
+    """Write one file a batch for each side; the right side has each key once in a batch."""
     for side, name, at in (("clicks", "click", "at"), ("views", "view", "seen")):
         (folder / side).mkdir()
         for batch in range(options.batches + 1):
@@ -56,7 +56,7 @@ def write(folder: Path, options: argparse.Namespace) -> None:
 
 
 def slowly(chunks: Iterator[pd.DataFrame], delay_s: float) -> Iterator[pd.DataFrame]:
-    """Take time for each result."""
+    """Sleep for each result."""
     for chunk in chunks:
         time.sleep(delay_s * len(chunk))
         yield pd.DataFrame({"check": chunk["click"] * 31 + chunk["view"]})
@@ -65,7 +65,7 @@ def slowly(chunks: Iterator[pd.DataFrame], delay_s: float) -> Iterator[pd.DataFr
 def run(
     spark: SparkSession, folder: Path, scheme: str | None, options: argparse.Namespace
 ) -> dict[str, Any]:
-    """Run one of the joins; return the seconds of its batches, and what came out."""
+    """Run one of the joins; return the seconds of its batches, and its results."""
 
     def stream(name: str, schema: str, at: str) -> DataFrame:
         reader = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1)
@@ -80,13 +80,13 @@ def run(
                 F.col("seen") <= F.col("at") + F.lit(MOST)
             )
             same = F.col("l.key") == F.col("r.key")
-            found = clicks.alias("l").join(views.alias("r"), same & near)
-            found = found.select("l.key", "click", "at", "view", "seen")
+            joined = clicks.alias("l").join(views.alias("r"), same & near)
+            joined = joined.select("l.key", "click", "at", "view", "seen")
         else:
             balance = Balancer(scheme, checkpoint=chk)
             times = ("at", "seen")
-            found = balance.join(clicks, views, "key", times=times, within=(LEAST, MOST))
-        slow = found.mapInPandas(partial(slowly, delay_s=options.delay_us / 1e6), "check bigint")
+            joined = balance.join(clicks, views, "key", times=times, within=(LEAST, MOST))
+        slow = joined.mapInPandas(partial(slowly, delay_s=options.delay_us / 1e6), "check bigint")
         total = slow.observe("all", F.count("*").alias("n"), F.sum("check").alias("check"))
         query = total.writeStream.format("noop").option("checkpointLocation", chk).start()
         try:

@@ -1,4 +1,4 @@
-"""Aggregates that keep what they are given: the pages of each user."""
+"""An aggregate that keeps all values: the pages of each user."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The data of the examples: clicks of users, of whom one has half of them."""
+"""The data of the examples: clicks of users, half of them by one user."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 
 def session() -> SparkSession:
-    """Return a small Spark in this process."""
+    """Return a small Spark session in this process."""
     builder = SparkSession.builder.master("local[2]").config("spark.sql.shuffle.partitions", 4)
     return builder.config("spark.ui.enabled", "false").getOrCreate()
 
@@ -29,22 +29,22 @@ def stream(spark: SparkSession) -> DataFrame:
     folder = mkdtemp()
     clicks(spark).repartition(4).write.parquet(f"{folder}/clicks")
     schema = clicks(spark).schema
-    read = spark.readStream.schema(schema).option("maxFilesPerTrigger", 2)
-    return read.parquet(f"{folder}/clicks").withWatermark("time", "1 hour")
+    reader = spark.readStream.schema(schema).option("maxFilesPerTrigger", 2)
+    return reader.parquet(f"{folder}/clicks").withWatermark("time", "1 hour")
 
 
 def results(df: DataFrame, checkpoint: str, mode: str) -> list[tuple[object, ...]]:
-    """Run a stream to its end; return the last rows of each key, in order."""
+    """Run a stream to its end; return the last row of each key, sorted."""
     latest: dict[object, tuple[object, ...]] = {}
 
-    def take(batch: DataFrame, number: int) -> None:
+    def collect(batch: DataFrame, number: int) -> None:
         latest.update({row[0]: tuple(row) for row in batch.collect()})
 
-    writer = df.writeStream.foreachBatch(take).outputMode(mode).trigger(availableNow=True)
+    writer = df.writeStream.foreachBatch(collect).outputMode(mode).trigger(availableNow=True)
     writer.option("checkpointLocation", checkpoint).start().awaitTermination()
     return sorted(latest.values(), key=str)
 
 
 def new_checkpoint() -> str:
-    """Return a folder for a query to go on from."""
+    """Return a new folder for the checkpoint of a query."""
     return str(Path(mkdtemp()) / "checkpoint")

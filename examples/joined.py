@@ -1,4 +1,4 @@
-"""A join with a hot key: clicks with what is known of their users."""
+"""A join with a hot key: clicks with a table of their users."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An aggregate of your own, in the shape of Beam's CombineFn: the longest page name."""
+"""A user-defined aggregate in the shape of Beam's CombineFn: the longest page name."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from unskew.spark import Balancer, combine
 
 
 class Longest:
-    """Keeps the longest text, the last of several in the alphabet."""
+    """Keeps the longest text; ties go to the last one in the alphabet."""
 
     def create_accumulator(self) -> str:
-        """Return what is known before the first."""
+        """Return the accumulator of no texts."""
         return ""
 
     def add_input(self, accumulator: str, element: str) -> str:
-        """Return the longer one."""
+        """Return the longer text."""
         return max(accumulator, element, key=lambda text: (len(text), text))
 
     def merge_accumulators(self, accumulators: Iterable[str]) -> str:
-        """Return the longest that workers know."""
+        """Return the longest text of all workers."""
         return max(accumulators, key=lambda text: (len(text), text))
 
     def extract_output(self, accumulator: str) -> str:

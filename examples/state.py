@@ -1,4 +1,4 @@
-"""A function with state: the clicks of each user so far. Keys move with their state, if it pays."""
+"""A function with state: the clicks of each user so far. Keys move with their state if it pays."""
 
 from __future__ import annotations
 

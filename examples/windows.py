@@ -1,4 +1,4 @@
-"""A stream: the median of times in the windows of each user."""
+"""Windows over a stream: the median of the times of each user in each window."""
 
 from __future__ import annotations
 
@@ -18,6 +18,6 @@ checkpoint = new_checkpoint()
 balance = Balancer(checkpoint=checkpoint)
 balanced = balance.groupBy(events, window, "user").agg(median)
 
-one = results(plain.select(F.struct("window", "user"), "median"), new_checkpoint(), "update")
-two = results(balanced.select(F.struct("window", "user"), "median"), checkpoint, "update")
-print("the same result" if one == two else "another result")
+expected = results(plain.select(F.struct("window", "user"), "median"), new_checkpoint(), "update")
+actual = results(balanced.select(F.struct("window", "user"), "median"), checkpoint, "update")
+print("the same result" if actual == expected else "another result")

@@ -1,6 +1,6 @@
-"""The command line: list the schemes, simulate them, measure their speed.
+"""The command line: lists the schemes, simulates them, runs them on Spark, measures their speed.
 
-Exit codes: 0 done, 1 something failed on the way (a full disk, say), 2 bad input, 130 interrupted.
+Exit codes: 0 success, 1 failure while running (a full disk, say), 2 bad input, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -36,34 +36,34 @@ SCHEMES = "key,pkg,d-choices,w-choices,shuffle"
 
 
 def main() -> None:
-    """Run the command line; never end in a traceback over bad input."""
+    """Run the command line; bad input ends in one line, never in a traceback."""
     try:
         status = app(standalone_mode=False)
         sys.stdout.flush()
     except KeyboardInterrupt:
         status = 130
     except (ValueError, TypeError, ArithmeticError, *BAD_PATHS) as error:
-        status = _complain(error, 2)
+        status = _print_error(error, 2)
     except (OSError, MemoryError, RuntimeError) as error:
-        status = _complain(error, 1)
+        status = _print_error(error, 1)
     except Exception as error:
         if not hasattr(error, "format_message"):
             raise
-        status = _say(error.format_message())
+        status = _print_usage_error(error.format_message())
     if status == 130:
         print("unskew: interrupted", file=sys.stderr)
     sys.exit(status or 0)
 
 
-def _say(message: str) -> int:
-    """Print what the parser of the arguments says: a complaint, or the help for no arguments."""
+def _print_usage_error(message: str) -> int:
+    """Print a message of the argument parser: an error, or the help if there are no arguments."""
     if message.startswith("Usage:"):
         print(message)
         return 0
-    return _complain(message, 2)
+    return _print_error(message, 2)
 
 
-def _complain(error: object, status: int) -> int:
+def _print_error(error: object, status: int) -> int:
     print(f"unskew: {' '.join(str(error).split())}", file=sys.stderr)
     return status
 
@@ -114,9 +114,11 @@ def streams(as_json: Json = False) -> None:
 def demo(
     scheme: Annotated[str, typer.Option(help="A router or a planner.")] = "w-choices",
     z: Annotated[float, typer.Option(help="Exponent of the Zipf stream.")] = 1.7,
-    workers: Annotated[int, typer.Option(help="Workers: tasks that sleep.")] = 16,
+    workers: Annotated[int, typer.Option(help="Number of workers, which sleep.")] = 16,
     batch_records: Annotated[str, typer.Option(help="Records of a micro-batch.")] = "3e4",
-    plot: Annotated[Path | None, typer.Option(help="A picture: PNG, PDF or SVG.")] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw a picture into this PNG, PDF or SVG file.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Run a skewed stream on an embedded Spark, plain and balanced, and show the difference.
@@ -152,8 +154,8 @@ def simulate(
     schemes: Annotated[
         str | None,
         typer.Option(
-            help="Schemes, as in key,pkg:load=global (see 'unskew schemes'); "
-            f"{SCHEMES}; beside planners those to compare with."
+            help="Schemes, as in key,pkg:load=global (see 'unskew schemes'); by default "
+            f"{SCHEMES}, or with --planners the schemes to compare them with."
         ),
     ] = None,
     planners: Annotated[
@@ -162,42 +164,42 @@ def simulate(
             help="Planners, as in mixed:resolution=8,readj; they replan after each interval."
         ),
     ] = None,
-    workers: Annotated[int, typer.Option(help="How many workers.")] = 50,
-    sources: Annotated[int, typer.Option(help="How many sources.")] = 5,
+    workers: Annotated[int, typer.Option(help="Number of workers.")] = 50,
+    sources: Annotated[int, typer.Option(help="Number of sources.")] = 5,
     feed: Annotated[
-        str, typer.Option(help="How records come to the sources: round-robin or key.")
+        str, typer.Option(help="How records are assigned to sources: round-robin or key.")
     ] = "round-robin",
     rate: Annotated[
         float | None,
-        typer.Option(help="Records a second, for the queueing model; inf: all at once."),
+        typer.Option(help="Records a second, for the queueing model; inf for all at once."),
     ] = None,
     service_us: Annotated[
-        float | None, typer.Option(help="Microseconds a record, for the queueing model.")
+        float | None, typer.Option(help="Microseconds for a record, for the queueing model.")
     ] = None,
     capacities: Annotated[
         str | None, typer.Option(help="How fast the workers are, as in 1,1,2,2; repeated to fit.")
     ] = None,
     change: Annotated[
         list[str] | None,
-        typer.Option(help="A worker comes (500000:+) or goes (500000:-3) before that record."),
+        typer.Option(help="A worker joins (500000:+) or leaves (500000:-3) before that record."),
     ] = None,
     interval: Annotated[
         int | None,
         typer.Option(
-            help="Records over which the spread of the loads is taken (10000), or after which "
-            "planners plan (as long as the stream's own, or records / intervals)."
+            help="Records over which the spread of the loads is measured (10000), or after which "
+            "planners plan (by default the stream's own interval, or records / intervals)."
         ),
     ] = None,
-    intervals: Annotated[int | None, typer.Option(help="How many intervals to plan for.")] = None,
+    intervals: Annotated[int | None, typer.Option(help="Number of intervals to plan for.")] = None,
     window: Annotated[
         int | None, typer.Option(help="Intervals for which planned keys keep state (5).")
     ] = None,
     fallback: Annotated[
         str | None,
-        typer.Option(help="Hash of keys that a plan leaves alone: consistent (default) or key."),
+        typer.Option(help="Hash for keys without a plan entry: consistent (default) or key."),
     ] = None,
     agreement: Annotated[
-        bool, typer.Option("--agreement", help="Compare the decisions of every two schemes.")
+        bool, typer.Option("--agreement", help="Compare the decisions of each pair of schemes.")
     ] = False,
     plot: Annotated[Path | None, typer.Option(help="Draw a picture into this file.")] = None,
     as_json: Json = False,
@@ -262,13 +264,13 @@ def simulate(
 def _only_with_planners(**options: Any) -> None:
     for name, value in options.items():
         if value is not None:
-            raise ValueError(f"--{name} needs --planners")
+            raise ValueError(f"--{name} needs --planners: add them, or omit --{name}")
 
 
 def _only_without_planners(**options: Any) -> None:
     for name, value in options.items():
         if value:
-            raise ValueError(f"--{name} cannot be used with --planners")
+            raise ValueError(f"--{name} cannot be used with --planners: omit one of them")
 
 
 def _show_simulation(out: dict[str, Any], plot: Path | None, as_json: bool, planned: bool) -> None:
@@ -288,5 +290,5 @@ def _show_simulation(out: dict[str, Any], plot: Path | None, as_json: bool, plan
 
 def _repeat(text: str, length: int) -> list[float]:
     """Return numbers, repeated from the start until there are enough."""
-    given = numbers("capacities", text)
-    return [given[i % len(given)] for i in range(length)]
+    capacities = numbers("capacities", text)
+    return [capacities[i % len(capacities)] for i in range(length)]

@@ -26,18 +26,18 @@ from differential.tester import (
 )
 
 SESSION_CASES = 600
-"""After this many cases a new session is started: a driver gets slower with every query."""
-TOLD_EVERY = 100
-"""How many cases there are between two lines of progress, where there is no terminal."""
+"""A new session starts after this many cases, as a driver gets slower with every query."""
+PROGRESS_EVERY = 100
+"""The number of cases between two lines of progress if there is no terminal."""
 
 
 def main(
     kind: Annotated[str, typer.Option(help="batch, stream or all")] = "all",
-    cases: Annotated[int | None, typer.Option(help="How many cases", min=1)] = None,
-    minutes: Annotated[float | None, typer.Option(help="How long", min=0.01)] = None,
-    seed: Annotated[int, typer.Option(help="Which series of cases")] = 1,
+    cases: Annotated[int | None, typer.Option(help="The number of cases", min=1)] = None,
+    minutes: Annotated[float | None, typer.Option(help="The minutes to run", min=0.01)] = None,
+    seed: Annotated[int, typer.Option(help="The seed of the series of cases")] = 1,
     first: Annotated[int, typer.Option(help="The number of the first case", min=0)] = 0,
-    out: Annotated[Path, typer.Option(help="Where differences are written")] = Path(
+    out: Annotated[Path, typer.Option(help="The folder for differences")] = Path(
         "out/differential"
     ),
     shrinking: Annotated[bool, typer.Option("--shrink/--no-shrink")] = True,
@@ -61,7 +61,7 @@ def main(
                 difference = run_case(spark, number, case, tally)
                 line = progress(tally, number, case)
                 status.update(line)
-                if not console.is_terminal and tally.cases % TOLD_EVERY == 0:
+                if not console.is_terminal and tally.cases % PROGRESS_EVERY == 0:
                     console.print(line, markup=False)
                 if difference is None:
                     continue
@@ -71,7 +71,7 @@ def main(
                 path = write(difference, out, f"{kind}-{seed}")
                 console.print(f"  {difference.verdict.detail[:300]}\n  {path}", markup=False)
     except KeyboardInterrupt:
-        console.print("stopped; what there is so far:")
+        console.print("interrupted; the counts so far:")
     finally:
         spark.stop()
         shutil.rmtree(folder, ignore_errors=True)
@@ -80,7 +80,7 @@ def main(
 
 
 def progress(tally: Tally, number: int, case: Case) -> str:
-    """Return a line about how far it has come."""
+    """Return a line about the progress."""
     rate = 60 * tally.cases / max(tally.seconds, 1e-9)
     differing = sum(map(len, tally.differences.values()))
     return f"case {number} ({case.label}), {rate:.0f} a minute, {differing} differences"

@@ -32,7 +32,7 @@ SLOT = "slot"
 def balanced_query(
     case: Case, sides: Sequence[DataFrame], checkpoint: Path | None, folder: Path
 ) -> DataFrame:
-    """Return the query of a case over its tables, balanced; the folder is free for its use."""
+    """Return the balanced query of a case over its tables; it may write to the folder."""
     allow_restless()
     where = None if checkpoint is None else str(checkpoint)
     balance = Balancer(case.scheme, routing=case.mode, checkpoint=where)
@@ -90,7 +90,7 @@ def _join(balance: Balancer, case: Case, sides: Sequence[DataFrame]) -> DataFram
 
 
 def _route(balance: Balancer, case: Case, sides: Sequence[DataFrame]) -> DataFrame:
-    """Return aggregates by key and slot, put together by key."""
+    """Return aggregates by key and slot, merged by key."""
     keys = key_arguments(case)
     routed = sides[0].transform(balance.route, *keys)
     if case.fault == "behind":

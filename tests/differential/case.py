@@ -1,4 +1,4 @@
-"""A case: everything that a plain and a balanced query are made from, as plain data."""
+"""A case: everything that is needed to build a plain and a balanced query, as plain data."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Rows = tuple[tuple[Any, ...], ...]
 
 @dataclass(frozen=True)
 class Field:
-    """A column: its name, its type, and whether Spark is told that it may be null."""
+    """A column: its name, its type, and whether its schema allows null."""
 
     name: str
     kind: Kind
@@ -22,7 +22,7 @@ class Field:
 
 @dataclass(frozen=True)
 class Table:
-    """Columns and rows, divided into the micro-batches in which a stream gets them.
+    """Columns and rows, divided into the micro-batches of a stream.
 
     Values are those of JSON: an integer for a date (days), a time (microseconds) or an interval
     (months or microseconds), a string for a decimal, hexadecimal digits for binary.
@@ -39,8 +39,8 @@ class Table:
 
     def values(self, name: str) -> list[Any]:
         """Return all values of a column."""
-        at = self.names.index(name)
-        return [row[at] for rows in self.batches for row in rows]
+        index = self.names.index(name)
+        return [row[index] for rows in self.batches for row in rows]
 
 
 @dataclass(frozen=True)
@@ -81,18 +81,19 @@ class Case:
     operator
         ``aggregate``, ``combine``, ``join``, ``route``, ``stateful`` or ``two windows``.
     ready_made
-        Whether aggregates are those of unskew where it has one, else they are plain columns.
+        Whether to use the aggregates of `unskew.spark.functions` where they exist.
     layout
         How a batch is partitioned: ``straight``, or ``repartition`` or ``coalesce`` with a number.
     output
-        The output mode of a stream, empty in a batch.
+        The output mode of a stream; empty for a batch.
     restart
-        What is started again after some batches: ``rebuilt`` or the ``same`` DataFrame, or nothing.
+        What is restarted after some batches: a ``rebuilt`` or the ``same`` DataFrame; empty for
+        no restart.
     fault
-        Where a task fails once: ``before`` or ``behind`` the balanced operator; or shuffle files
-        are ``lost``; or nothing happens.
+        Where a task fails once: ``before`` or ``behind`` the balanced operator; or ``lost`` if
+        shuffle files are lost; empty for no fault.
     noise
-        Whether a column made by ``rand(0)`` is one more key.
+        Whether a column made by ``rand(0)`` is an additional key.
     """
 
     operator: str

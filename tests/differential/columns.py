@@ -57,9 +57,9 @@ def window_column(case: Case, times: int = 1) -> Column | None:
 
 
 def repr_combiner() -> Any:
-    """Return a CombineFn that gives what its elements look like in Python, sorted.
+    """Return a CombineFn that returns the sorted ``repr`` of its elements.
 
-    Its class is made here so that workers, which cannot import this module, get all of it.
+    Its class is local, so that it is pickled by value: workers cannot import this module.
     """
 
     class Reprs:
@@ -81,11 +81,11 @@ def repr_combiner() -> Any:
 def repr_column(columns: Iterable[str]) -> Column:
     """Return a plain aggregate with the result of `repr_combiner`."""
 
-    def look(rows: list[Any]) -> list[str]:
+    def reprs(rows: list[Any]) -> list[str]:
         return sorted(repr(row[0] if len(row) == 1 else tuple(row)) for row in rows)
 
     structs = F.collect_list(F.struct(*(F.col(quoted(name)) for name in columns)))
-    return F.udf(look, "array<string>", useArrow=False)(structs)
+    return F.udf(reprs, "array<string>", useArrow=False)(structs)
 
 
 def flaky() -> Column:
@@ -99,12 +99,12 @@ def flaky() -> Column:
             raise RuntimeError("a task fails once")
         return True
 
-    # A constant: streams take no expression that depends on the partition.
+    # A constant, because streams accept no expression that depends on the partition.
     return F.udf(hold, "boolean", useArrow=False)(F.lit(1))
 
 
 def lossy(local: str, marker: Path) -> Column:
-    """Return a condition that always holds; the first task that asks loses all shuffle files."""
+    """Return a condition that always holds; the first task that runs it deletes shuffle files."""
     mark = str(marker)
 
     def hold(_: int) -> bool:

@@ -1,4 +1,4 @@
-"""What a query gave, and whether two queries gave the same."""
+"""The outcome of a query, and the comparison of two outcomes."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ from differential.case import Case
 from differential.measures import LISTS, ROUNDED
 
 WAY_OUT = re.compile(
-    r"\b(use|give|rename|make|cast|set|write|begin|put|allow|keep|must be)\b", re.IGNORECASE
+    r"\b(use|give|rename|make|cast|set|write|begin|start|put|omit|allow|keep|must be)\b",
+    re.IGNORECASE,
 )
 
 
 @dataclass
 class Outcome:
-    """What became of a query: its schema, its rows by batch, or an error.
+    """The outcome of a query: its schema, its rows by batch, or an error.
 
-    ``built`` tells whether the query could be made; else the error was raised before it ran.
+    ``built`` is whether the query could be built; if not, the error was raised before it ran.
     """
 
     schema: StructType | None = None
@@ -35,7 +36,7 @@ class Outcome:
 class Verdict:
     """The result of a comparison.
 
-    ``kind`` is ``same``, ``refused`` or ``both fail``, which are well; or ``schema``, ``rows``,
+    ``kind`` is ``same``, ``refused`` or ``both fail``, which are fine; or ``schema``, ``rows``,
     ``order``, ``error``, ``no error`` or ``no way out``, which are differences.
     """
 
@@ -49,7 +50,7 @@ class Verdict:
 
 
 def compare(case: Case, plain: Outcome, balanced: Outcome) -> Verdict:
-    """Return whether a balanced query gave what the plain one did, or was refused properly."""
+    """Return whether a balanced query gave the plain one's result, or was refused properly."""
     if plain.error is not None:
         return _failed(plain.error, balanced)
     if balanced.error is not None:
@@ -73,7 +74,7 @@ def _failed(error: Exception, balanced: Outcome) -> Verdict:
 
 
 def refused(balanced: Outcome) -> Verdict:
-    """Return whether an error is a refusal: raised before anything ran, and naming a way out."""
+    """Return whether an error is a refusal: raised before anything ran, with a way out."""
     error = balanced.error
     refusal = isinstance(error, ValueError | TypeError | NotImplementedError)
     if not refusal or isinstance(error, PySparkException) or balanced.built:
@@ -87,7 +88,7 @@ def short(error: Exception | None) -> str:
 
 
 def conditions(error: Exception) -> set[str]:
-    """Return the names by which Spark knows an error and its causes."""
+    """Return Spark's names of an error and of its causes."""
     names = set(re.findall(r"\[([A-Z][A-Z0-9_.]{5,})\]", str(error)))
     return {name.partition(".")[0] for name in names} - {
         "STREAM_FAILED",
@@ -96,7 +97,7 @@ def conditions(error: Exception) -> set[str]:
 
 
 def kind_of(case: Case, message: str) -> str:
-    """Return a message without what is particular to a case: quoted parts, names and numbers."""
+    """Return a message without the parts that depend on a case: quotes, names and numbers."""
     message = re.sub(r"'[^']*'|\"[^\"]*\"|`[^`]*`", "…", message)
     names = {name for table in case.tables for name in table.names} | {case.scheme, "noise"}
     names |= {measure.name for measure in case.measures}
@@ -107,8 +108,8 @@ def kind_of(case: Case, message: str) -> str:
 
 
 def _described(case: Case, schema: StructType) -> list[tuple[str, Any]]:
-    # What is put together by hand in a route case may be null to Spark where a count is not, and
-    # the sum of sums of decimals has more digits.
+    # A route case merges partial results itself: they may be nullable where a count is not, and a
+    # sum of sums of decimals has more digits.
     if case.operator == "route":
         return [(f.name, f.dataType.typeName()) for f in schema]
     return [(f.name, (f.dataType.simpleString(), f.dataType, f.nullable)) for f in schema]
@@ -124,33 +125,33 @@ def _compare_rows(case: Case, plain: Outcome, balanced: Outcome) -> Verdict:
     if len(pairs[0]) != len(pairs[1]):
         counts = [[len(batch) for batch in each] for each in pairs]
         return Verdict("rows", f"rows by batch: plain {counts[1]}, balanced {counts[0]}")
-    for number, (mine, wanted) in enumerate(zip(*pairs, strict=True)):
-        if case.ordered and [r[0] for r in mine] != [r[0] for r in wanted]:
-            kind = "order" if sorted(mine, key=repr) == sorted(wanted, key=repr) else "rows"
-            return Verdict(kind, f"plain {wanted[:5]}, balanced {mine[:5]}")
-        difference = shape.difference(mine, wanted)
+    for number, (actual, expected) in enumerate(zip(*pairs, strict=True)):
+        if case.ordered and [r[0] for r in actual] != [r[0] for r in expected]:
+            kind = "order" if sorted(actual, key=repr) == sorted(expected, key=repr) else "rows"
+            return Verdict(kind, f"plain {expected[:5]}, balanced {actual[:5]}")
+        difference = shape.difference(actual, expected)
         if difference:
             return Verdict("rows", f"batch {number}: {difference}")
     return Verdict("same")
 
 
 def _batches(case: Case, batches: list[list[Any]]) -> list[list[Any]]:
-    """Return the batches that can be compared: all as one, or those in which something came."""
+    """Return the batches that can be compared: all as one, or only those with rows."""
     if case.output in ("", "append"):
         return [[row for batch in batches for row in batch]]
     kept = [batch for batch in batches if batch]
     if case.output == "update":
         return kept
-    # In complete mode a batch without rows gives the same table again.
+    # In complete mode a batch without input returns the same table again.
     kept = [sorted(batch, key=repr) for batch in kept]
     return [batch for i, batch in enumerate(kept) if i == 0 or batch != kept[i - 1]]
 
 
 @dataclass(frozen=True)
 class Shape:
-    """Which columns of a result are lists in no order, and which are rounded, with what scale.
+    """The columns of a result that are unordered lists, and those that are rounded, with a scale.
 
-    Of some, the order of rows says which of the numbers that are not finite they are.
+    In the columns of ``infinite``, the order of rows decides which non-finite number results.
     """
 
     lists: frozenset[int]
@@ -186,16 +187,17 @@ class Shape:
             return "not finite"
         return canonical(value)
 
-    def difference(self, mine: list[Any], wanted: list[Any]) -> str:
-        """Return what is different between rows in any order, nothing if they are the same."""
-        mine, wanted = sorted(mine, key=repr), sorted(wanted, key=repr)
-        if [row[0] for row in mine] != [row[0] for row in wanted]:
-            more = [row for row in map(repr, mine) if row not in {*map(repr, wanted)}]
-            less = [row for row in map(repr, wanted) if row not in {*map(repr, mine)}]
+    def difference(self, actual: list[Any], expected: list[Any]) -> str:
+        """Return the difference between rows in any order; empty if they are the same."""
+        actual, expected = sorted(actual, key=repr), sorted(expected, key=repr)
+        if [row[0] for row in actual] != [row[0] for row in expected]:
+            extra = [row for row in map(repr, actual) if row not in {*map(repr, expected)}]
+            missing = [row for row in map(repr, expected) if row not in {*map(repr, actual)}]
             return (
-                f"{len(wanted)} rows, balanced {len(mine)}; plain {less[:3]}, balanced {more[:3]}"
+                f"{len(expected)} rows, balanced {len(actual)}; plain {missing[:3]}, "
+                f"balanced {extra[:3]}"
             )
-        for ours, theirs in zip(mine, wanted, strict=True):
+        for ours, theirs in zip(actual, expected, strict=True):
             for a, b, scale in zip(ours[1], theirs[1], self.rounded.values(), strict=True):
                 if not _near(a, b, scale):
                     return f"plain {theirs}, balanced {ours}"
@@ -218,7 +220,7 @@ def _near(a: Any, b: Any, scale: float) -> bool:
 
 
 def canonical(value: Any, unordered: bool = False) -> Any:
-    """Return a value in one form: one NaN, one zero, lists in no order sorted."""
+    """Return a value in canonical form: one NaN, one zero, unordered lists sorted."""
     if isinstance(value, float):
         return "NaN" if math.isnan(value) else value + 0.0
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Random cases: number n of a seed is always the same, and needs none of those before it."""
+"""Random cases: case n of a seed is always the same, and does not depend on earlier cases."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ONLINE = ("pkg", "w-choices", "fish", "shuffle", "greedy-d:d=3", "dkg")
 
 
 def random_names(rng: Random, n: int, sensitive: bool) -> list[str]:
-    """Return names of columns, some of them odd, all of them different to Spark."""
+    """Return names of columns, some of them odd, and all distinct for Spark."""
     names: dict[str, str] = {}
     odd = rng.random() < 0.35
     while len(names) < n:
@@ -41,7 +41,7 @@ def random_scheme(rng: Random) -> tuple[str, str | None]:
 
 
 def random_key(rng: Random, name: str, sensitive: bool) -> Key:
-    """Return a key, passed in a way that Spark understands."""
+    """Return a key, passed in one of the ways that Spark accepts."""
     if name.replace("_", "a").isalnum():
         case = "quoted" if sensitive else "case"
         return Key(name, rng.choice(("name", "name", "name", "name", "quoted", case, "column")))
@@ -51,7 +51,7 @@ def random_key(rng: Random, name: str, sensitive: bool) -> Key:
 def random_table(
     rng: Random, names: list[str], n_keys: int, rows: int, stream: bool = False
 ) -> tuple[Table, list[Column]]:
-    """Return a table whose first columns are keys and whose last is unique; and its values."""
+    """Return a table with keys first and a unique column last, and its other columns."""
     fields, columns, values = [], [], []
     for i, name in enumerate(names[:-1]):
         kind = random_kind(rng, maps=i >= n_keys)
@@ -96,7 +96,7 @@ def random_batch(rng: Random) -> Case:
         ordered=rng.random() < 0.1,
         noise=rng.random() < 0.05,
     )
-    if case.layout != "straight":  # the order of rows, and so what is drawn, is Spark's to choose
+    if case.layout != "straight":  # the order of rows, and so the random column, may change
         case = replace(case, noise=False)
     if operator == "combine":
         return replace(case, measures=combined(rng, table, n_keys))
@@ -106,7 +106,7 @@ def random_batch(rng: Random) -> Case:
 
 
 def random_fault(rng: Random, mode: str | None, settings: dict[str, str]) -> str:
-    """Return tasks that fail or shuffle files that are lost; Spark's checksums may be off then."""
+    """Return a kind of fault; with lost shuffle files, Spark's checksums may be off."""
     fault = rng.choice(("before", "behind", "lost"))
     if fault == "lost" and mode != "online" and rng.random() < 0.5:
         settings["spark.sql.shuffle.orderIndependentChecksum.enabled"] = "false"
@@ -114,13 +114,13 @@ def random_fault(rng: Random, mode: str | None, settings: dict[str, str]) -> str
 
 
 def combined(rng: Random, table: Table, n_keys: int) -> tuple[Measure, ...]:
-    """Return an aggregate by a CombineFn, over values that Python can have."""
-    able = [f.name for f in table.fields[n_keys:] if f.kind != MONTHS and not has_map(f.kind)]
-    return (Measure("seen", "combine", tuple(able[-rng.randint(1, 2) :])),)
+    """Return an aggregate by a CombineFn, over columns of types that Python has."""
+    usable = [f.name for f in table.fields[n_keys:] if f.kind != MONTHS and not has_map(f.kind)]
+    return (Measure("seen", "combine", tuple(usable[-rng.randint(1, 2) :])),)
 
 
 def with_window(rng: Random, case: Case) -> Case:
-    """Return a case of a batch with one more column, the time, and windows over it."""
+    """Return a case of a batch with a time column and windows over it."""
     (table,) = case.tables
     kind = rng.choice(("timestamp", "timestamp", "timestamp_ntz"))
     name = rng.choice(("at", "time", "Time", "event time"))
@@ -132,7 +132,7 @@ def with_window(rng: Random, case: Case) -> Case:
 
     rows = tuple((*row, moment()) for row in table.batches[0])
     timed = Table((*table.fields, Field(name, kind)), (rows,))
-    # Rows are put into the order of their keys, which many windows share.
+    # Rows would be ordered by key only, and many windows share a key.
     return replace(case, tables=(timed,), window=random_window(rng, name), ordered=False)
 
 
@@ -157,7 +157,7 @@ PAIRS: tuple[tuple[str, str], ...] = (
 
 
 def converted(old: Kind, new: Kind, value: Any) -> Any:
-    """Return a value of one type as one of the other of a pair."""
+    """Return a value of one type of a pair, converted to the other type."""
     if value is None or old == new:
         return value
     if isinstance(old, tuple) or isinstance(new, tuple):
@@ -193,7 +193,7 @@ def random_join(rng: Random) -> Case:
 
 
 def random_sides(rng: Random, names: list[str], n_keys: int) -> tuple[Table, Table]:
-    """Return two tables with the same keys, and a column each that may differ only in case."""
+    """Return two tables with the same keys, whose other columns may differ only in case."""
     keys, kinds = names[:n_keys], []
     for _ in keys:
         old, new = rng.choice(PAIRS)  # type: Kind, Kind

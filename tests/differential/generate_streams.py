@@ -90,7 +90,7 @@ def running_combine(rng: Random) -> Case:
 
 
 def windowed(rng: Random) -> Case:
-    """Return aggregates over windows, with times that are late and in no order."""
+    """Return aggregates over windows, with late and unordered times."""
     case, _ = basis(rng)
     timed = with_times(rng, case.tables[0], TIME)
     output = rng.choice(("append", "append", "update", "complete"))
@@ -107,7 +107,7 @@ def two_windows(rng: Random) -> Case:
 
 
 def with_times(rng: Random, table: Table, name: str) -> Table:
-    """Return a table with one more column: times that go on from batch to batch, some late."""
+    """Return a table with a time column that advances from batch to batch; some times are late."""
 
     def moment(batch: int) -> int | None:
         if rng.random() < 0.02:
@@ -143,7 +143,7 @@ def joined(rng: Random) -> Case:
 def _of_two_streams(rng: Random, case: Case, right: Table) -> Case:
     left = with_times(rng, case.tables[0], TIME)
     rights = with_times(rng, in_batches(rng, right), f"{TIME}{RIGHT}")
-    far = MOMENT_US + 10**10  # so that rows without a match come out
+    far = MOMENT_US + 10**10  # so that rows without a match are emitted
     ends = [
         replace(table, batches=(*table.batches, ((*(None,) * (len(table.fields) - 1), far),)))
         for table in (left, rights)

@@ -1,4 +1,4 @@
-"""Types: of Spark, of Arrow, as SQL, and what each can be used for."""
+"""Types as Spark types, Arrow types and SQL."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SIMPLE: dict[str, tuple[T.DataType, Any]] = {
     "timestamp": (T.TimestampType(), pa.timestamp("us", "UTC")),
     "timestamp_ntz": (T.TimestampNTZType(), pa.timestamp("us")),
     SPAN: (T.DayTimeIntervalType(), pa.duration("us")),
-    # Neither Arrow nor Python has such an interval: a number stands for it until Spark has it.
+    # Neither Arrow nor Python has such an interval: a number is converted to it in Spark.
     MONTHS: (T.IntegerType(), pa.int32()),
 }
 
@@ -75,7 +75,7 @@ def arrow_type(kind: Kind) -> Any:
 
 
 def arrow_value(kind: Kind, value: Any) -> Any:
-    """Return a value of a case as pyarrow takes it."""
+    """Return a value of a case as pyarrow accepts it."""
     if value is None:
         return None
     if isinstance(kind, str):
@@ -133,5 +133,5 @@ def _sql_atom(kind: str, value: Any) -> str:
 
 
 def has_map(kind: Kind) -> bool:
-    """Return whether a type is or has a map, which Spark neither groups nor orders by."""
+    """Return whether a type contains a map, which Spark can neither group nor order by."""
     return not isinstance(kind, str) and (kind[0] == "map" or any(map(has_map, kind[1:])))

@@ -1,4 +1,4 @@
-"""Aggregates that a case may have: which types each takes, and how results are compared."""
+"""Aggregates that a case may have, with the types that each accepts."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from differential.kinds import (
 from differential.values import summable
 
 LISTS = ("collect_list", "collect_set")
-"""Aggregates whose result is a list in no order."""
+"""Aggregates whose result is an unordered list."""
 ROUNDED = ("sum", "avg", "try_sum", "try_avg", "stddev", "var_pop", "corr", "covar_samp")
 """Aggregates that round if their result is a floating-point number."""
 MERGEABLE = ("count_star", "count", "min", "max")
-"""Aggregates whose results by key and slot are put together by an aggregate.
+"""Aggregates whose results by key and slot can be merged by another aggregate.
 
-Not sums: one of decimals that overflows is null, and the sum of the others is not."""
+Sums cannot: a sum of decimals that overflows is null, but the sum of the others is not."""
 READY = (
     *("count_star", "count", "sum", "avg", "min", "max", "collect_list", "collect_set"),
     *("count_distinct", "approx_count_distinct"),
 )
-"""Aggregates that unskew has ready-made."""
+"""Aggregates that `unskew.spark.functions` offers."""
 STREAMABLE = (
     *("count_star", "count", "sum", "avg", "try_sum", "min", "max", "collect_list", "collect_set"),
     *("approx_count_distinct", "median", "percentile_approx", "stddev", "var_pop", "bool_or"),
     *("bool_and", "count_if", "bit_xor", "spread", "max_by", "min_by", "covar_samp", "corr"),
 )
-"""Aggregates that Spark has in streams: those that are not distinct."""
+"""Aggregates that Spark supports in streams: those that are not distinct."""
 NAMES = (
     "n",
     "total",
@@ -53,7 +53,7 @@ NAMES = (
 
 @dataclass(frozen=True)
 class Column:
-    """A column that may be aggregated, and if its values are as large as the type allows."""
+    """A column that may be aggregated; ``wild`` if its values are as large as the type allows."""
 
     field: Field
     wild: bool
@@ -122,7 +122,7 @@ def random_measures(
 def random_measure(
     rng: Random, name: str, columns: list[Column], unique: str, functions: tuple[str, ...]
 ) -> Measure:
-    """Return an aggregate of a column that it takes."""
+    """Return an aggregate of a column whose type it accepts."""
     allowed = [f for f in RULES if not functions or f in functions]
     column = rng.choice(columns) if columns else None
     fitting = [f for f in allowed if column is not None and RULES[f](column)]

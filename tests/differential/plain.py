@@ -1,4 +1,4 @@
-"""The plain query of a case: what Spark gives without unskew."""
+"""The plain query of a case, without unskew."""
 
 from __future__ import annotations
 
@@ -60,16 +60,16 @@ def _join(case: Case, sides: Sequence[DataFrame]) -> DataFrame:
     left, right = left.alias("l"), right.alias("r")
     first = F.col(f"l.{quoted(time_column(case, 0))}")
     second = F.col(f"r.{quoted(time_column(case, 1))}")
-    met = (second >= first + F.lit(LEAST)) & (second <= first + F.lit(MOST))
+    condition = (second >= first + F.lit(LEAST)) & (second <= first + F.lit(MOST))
     for name in map(quoted, names):
-        met = met & (F.col(f"l.{name}") == F.col(f"r.{name}"))
+        condition = condition & (F.col(f"l.{name}") == F.col(f"r.{name}"))
     kept = "r" if case.how == "right" else "l"
     chosen = [F.col(f"{kept}.{quoted(name)}") for name in names]
     for side, table in zip("lr", case.tables, strict=True):
         if side == "l" or case.how not in KINDS:
             rest = [name for name in table.names if name not in names]
             chosen += [F.col(f"{side}.{quoted(name)}") for name in rest]
-    return left.join(right, met, kind).select(*chosen)
+    return left.join(right, condition, kind).select(*chosen)
 
 
 def _stateful(case: Case, sides: Sequence[DataFrame]) -> DataFrame:

@@ -1,4 +1,4 @@
-"""A planner that moves every key after every batch: the most that can happen to a plan."""
+"""A planner that moves nearly every key after every batch: the worst case for plans."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from unskew.planners.problem import Homes, Problem
 
 
 class Restless(Planner):
-    """Sends every key to a worker drawn by chance."""
+    """Sends every key to a random worker."""
 
     name: ClassVar[str] = "restless"
 
@@ -26,5 +26,5 @@ class Restless(Planner):
 
 
 def allow_restless() -> None:
-    """Make the planner known by its name, unless another module has done so."""
+    """Register the planner under its name, unless it is registered already."""
     PLANNERS.setdefault(Restless.name, Restless)

@@ -23,12 +23,12 @@ Query = Callable[[], DataFrame]
 
 
 def judge(spark: SparkSession, case: Case) -> Verdict:
-    """Return whether the balanced query of a case gives what the plain one does."""
+    """Return whether the balanced query of a case gives the result of the plain one."""
     folder = scratch_folder()
     try:
         with applied(spark, case.settings):
             balanced = run(spark, case, folder / "balanced", balanced=True)
-            # A proper refusal is well, whatever the plain query gives.
+            # A proper refusal is fine, whatever the plain query gives.
             verdict = refused(balanced)
             if verdict.kind == "refused":
                 return verdict
@@ -38,7 +38,7 @@ def judge(spark: SparkSession, case: Case) -> Verdict:
 
 
 def run(spark: SparkSession, case: Case, folder: Path, balanced: bool) -> Outcome:
-    """Return what the plain or the balanced query of a case gives."""
+    """Return the outcome of the plain or the balanced query of a case."""
     if case.stream:
         return run_stream(spark, case, folder, balanced)
     sides = [batch_frame(spark, case, i) for i in range(len(case.tables))]
@@ -48,7 +48,7 @@ def run(spark: SparkSession, case: Case, folder: Path, balanced: bool) -> Outcom
 
 
 def run_batch(query: Query) -> Outcome:
-    """Return what a query over tables gives."""
+    """Return the outcome of a query over tables."""
     outcome = Outcome()
     try:
         df = query()
@@ -61,7 +61,7 @@ def run_batch(query: Query) -> Outcome:
 
 
 def run_stream(spark: SparkSession, case: Case, folder: Path, balanced: bool) -> Outcome:
-    """Return what a query over streams gives, with the restart that its case asks for."""
+    """Return the outcome of a query over streams, with the restart of its case."""
     outcome, checkpoint = Outcome(), folder / "checkpoint"
     n_batches = max(len(table.batches) for table in case.tables)
     stops = [case.restart_after, n_batches] if case.restart else [n_batches]
@@ -80,7 +80,7 @@ def run_stream(spark: SparkSession, case: Case, folder: Path, balanced: bool) ->
             if df is None or case.restart == "rebuilt":
                 df, outcome.built = query(), True
             outcome.schema, written = df.schema, stop
-            follow(df, checkpoint, case.output, collected)
+            run_available(df, checkpoint, case.output, collected)
     except Exception as error:
         outcome.error = error
     outcome.batches = [collected[number] for number in sorted(collected)]
@@ -95,10 +95,10 @@ def write_batches(case: Case, folder: Path, first: int, stop: int) -> None:
                 write_file(table, batch, folder / str(i))
 
 
-def follow(
+def run_available(
     df: DataFrame, checkpoint: Path, output: str, collected: dict[int, list[tuple[Any, ...]]]
 ) -> None:
-    """Run a streaming query over all there is, and collect its rows by batch."""
+    """Run a streaming query over all available rows, and collect its results by batch."""
 
     def collect(batch: DataFrame, number: int) -> None:
         collected[number] = rows_of(batch)
@@ -107,13 +107,13 @@ def follow(
     query = writer.option("checkpointLocation", str(checkpoint)).start()
     try:
         if not query.awaitTermination(int(PATIENCE_S)):
-            raise TimeoutError(f"the query is not done after {PATIENCE_S:.0f} s")
+            raise TimeoutError(f"the query did not finish within {PATIENCE_S:.0f} s")
     finally:
         query.stop()
 
 
 def rows_of(df: DataFrame) -> list[tuple[Any, ...]]:
-    """Return the rows; what Python has no type for comes as text."""
+    """Return the rows; values of types that Python lacks are returned as strings."""
     columns = []
     for i, field in enumerate(df.schema):
         column = F.col(f"c{i}")

@@ -45,7 +45,7 @@ class Reprs:
 
 
 def script(case: Case, title: str) -> str:
-    """Return a script that prints what the plain and the balanced query give."""
+    """Return a script that prints the results of the plain and the balanced query."""
     text = HEAD.format(title=title.replace("\\", "/").replace('"', "'"))
     for name, value in case.settings.items():
         text += f"spark.conf.set({name!r}, {value!r})\n"
@@ -184,8 +184,8 @@ def _balanced(case: Case, times: int = 1) -> str:
     if case.operator == "combine":
         (measure,) = case.measures
         columns = ", ".join(f"F.col({quoted(name)!r})" for name in measure.columns)
-        made = f"combine(Reprs(), {columns}, returns='array<string>')"
-        return f"balance.groupBy(df, {_keys(case)}).agg({made}.alias({measure.name!r}))"
+        aggregate = f"combine(Reprs(), {columns}, returns='array<string>')"
+        return f"balance.groupBy(df, {_keys(case)}).agg({aggregate}.alias({measure.name!r}))"
     measures = ", ".join(f"({_ready_made(case, m)}).alias({m.name!r})" for m in case.measures)
     window = "" if case.window is None else f"{_window(case, times)}, "
     return f"balance.groupBy(df, {window}{_keys(case)}).agg({measures})"

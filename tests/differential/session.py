@@ -1,4 +1,4 @@
-"""A Spark session that is quick with small queries, and the settings of one case."""
+"""A Spark session that is fast with small queries, and the settings of one case."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MASTER = "local[2,4]"
 
 
 def scratch_folder() -> Path:
-    """Return a new folder, in memory if there is one."""
+    """Return a new folder, in memory if possible."""
     return Path(tempfile.mkdtemp(prefix="differential-", dir=MEMORY if MEMORY.is_dir() else None))
 
 
@@ -48,7 +48,7 @@ def start_session(folder: Path) -> SparkSession:
 
 @contextmanager
 def applied(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """Give a session settings for a while."""
+    """Apply settings to a session, and restore the old ones at exit."""
     before: dict[str, str | None] = {name: spark.conf.get(name, None) for name in settings}
     for name, value in settings.items():
         spark.conf.set(name, value)

@@ -13,7 +13,7 @@ ZONES = ("UTC", "America/Los_Angeles", "Asia/Kolkata")
 
 
 def random_settings(rng: Random, stream: bool = False) -> dict[str, str]:
-    """Return settings; code is seldom generated, as compiling is most of a small query's time."""
+    """Return settings, mostly without code generation, which takes most of a small query's time."""
     settings = {
         PARTITIONS: str(rng.choice((1, 2, 2, 3, 3, 5) if stream else (1, 2, 3, 4, 5, 7, 8, 16))),
         "spark.sql.ansi.enabled": rng.choice(("true", "false")),

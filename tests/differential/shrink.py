@@ -1,4 +1,4 @@
-"""Makes a case that differs smaller, for as long as it still differs."""
+"""Shrinks a case that differs, as long as it still differs."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from differential.settings import PARTITIONS
 from differential.tables import RIGHT
 
 FEW = 12
-"""From this many rows on, rows are left out one by one."""
+"""With at most this many rows, rows are removed one by one."""
 
 
 def shrunk(case: Case, differs: Callable[[Case], bool], limit_s: float) -> Case:
-    """Return a smaller case that differs too, as small as can be found in some seconds."""
+    """Return the smallest case that still differs and that was found within some seconds."""
     until, smaller = time.monotonic() + limit_s, True
     while smaller:
         smaller = False
@@ -30,7 +30,7 @@ def shrunk(case: Case, differs: Callable[[Case], bool], limit_s: float) -> Case:
 
 
 def candidates(case: Case) -> Iterator[Case]:
-    """Yield smaller cases, those first that are much smaller."""
+    """Yield smaller cases, the much smaller ones first."""
     yield from _fewer_rows(case)
     yield from _simpler(case)
     if len(case.measures) > 1:
@@ -68,7 +68,7 @@ def _parts(rows: Rows) -> Iterator[Rows]:
 
 
 def _simpler(case: Case) -> Iterator[Case]:
-    """Yield cases in which one thing is as it is by default."""
+    """Yield cases in which one option has its default value."""
     defaults: dict[str, Any] = {
         "fault": "",
         "restart": "",
@@ -137,8 +137,8 @@ def _ordinary(name: str) -> bool:
 def renamed(case: Case, old: str, new: str) -> Case:
     """Return a case in which a column has another name."""
 
-    def name(given: str) -> str:
-        return new if given == old else given
+    def name(column: str) -> str:
+        return new if column == old else column
 
     tables = tuple(
         replace(t, fields=tuple(replace(f, name=name(f.name)) for f in t.fields))

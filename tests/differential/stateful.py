@@ -13,7 +13,7 @@ Function = Callable[[tuple[Any, ...], Iterator[pd.DataFrame], Any], Iterator[pd.
 
 
 def adding(key_name: str, column: str) -> Function:
-    """Return a function that counts rows and adds up a column, in whatever order they come."""
+    """Return a function that counts rows and sums a column; the order of rows does not matter."""
 
     def add(
         key: tuple[Any, ...], chunks: Iterator[pd.DataFrame], state: Any

@@ -1,4 +1,4 @@
-"""Tables of a case as DataFrames: in memory, or as files of which a stream reads one a batch."""
+"""Tables of a case as DataFrames: in memory, or as files, one for each micro-batch of a stream."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from differential.kinds import MONTHS, arrow_type, arrow_value, spark_type
 
 NOISE = "noise"
 RIGHT = "_right"
-"""Ends the name of the event time of the right side of a join."""
+"""The suffix of the event time's name on the right side of a join."""
 
 
 def quoted(name: str) -> str:
-    """Return a column's name as Spark reads it, whatever is in it."""
+    """Return a column's name in backticks, so that Spark reads it literally."""
     return "`" + name.replace("`", "``") + "`"
 
 
@@ -42,7 +42,7 @@ def schema_of(table: Table) -> StructType:
 
 
 def named(df: DataFrame, table: Table) -> DataFrame:
-    """Return the columns of a case by their names and types."""
+    """Return the columns under the names of the case, with their types."""
     columns = []
     for i, field in enumerate(table.fields):
         column = F.col(f"c{i}")
@@ -53,11 +53,11 @@ def named(df: DataFrame, table: Table) -> DataFrame:
 
 
 def batch_frame(spark: SparkSession, case: Case, number: int) -> DataFrame:
-    """Return a table of a case, partitioned as the case says."""
+    """Return a table of a case with the layout of the case."""
     table = case.tables[number]
     rows = tuple(row for batch in table.batches for row in batch)
-    made: Any = spark.createDataFrame(arrow_table(table, rows), schema_of(table))
-    df = named(made, table)
+    unnamed: Any = spark.createDataFrame(arrow_table(table, rows), schema_of(table))
+    df = named(unnamed, table)
     way, _, parts = case.layout.partition(" ")
     if way != "straight" and number == 0:
         df = df.repartition(int(parts)) if way == "repartition" else df.coalesce(int(parts))
@@ -65,12 +65,12 @@ def batch_frame(spark: SparkSession, case: Case, number: int) -> DataFrame:
 
 
 def with_noise(df: DataFrame) -> DataFrame:
-    """Return the rows with a column that is drawn by chance, with a fixed seed."""
+    """Return the rows with a column of random numbers with a fixed seed."""
     return df.withColumn(NOISE, F.floor(F.rand(0) * 4).cast("int"))
 
 
 def write_file(table: Table, batch: int, folder: Path) -> None:
-    """Write one batch of a table as a file, younger than those of earlier batches."""
+    """Write one batch of a table as a file, with a later time than earlier batches."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{batch:03d}.parquet"
     pq.write_table(arrow_table(table, table.batches[batch]), path)
@@ -91,6 +91,6 @@ def stream_frame(spark: SparkSession, case: Case, number: int, folder: Path) -> 
 
 
 def time_column(case: Case, number: int) -> str:
-    """Return the event time of a table: for a join, the right side has its own."""
+    """Return the event time column of a table; the right side of a join has its own."""
     assert case.window is not None
     return case.window.time if number == 0 else f"{case.window.time}{RIGHT}"

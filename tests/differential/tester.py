@@ -1,4 +1,4 @@
-"""Runs many cases, counts what became of them, and shrinks those that differ."""
+"""Runs many cases, counts their verdicts, and shrinks those that differ."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ KINDS = ("batch", "stream", "all")
 STREAM_EVERY = 6
 """Among cases of all kinds, every sixth is a stream."""
 SHRINK_S = {False: 45.0, True: 120.0}
-"""How long a batch, and a stream, may be shrunk."""
+"""The seconds for shrinking a batch and a stream."""
 
 
 def random_case(kind: str, seed: int, number: int) -> Case:
@@ -45,7 +45,7 @@ class Difference:
 
     @property
     def signature(self) -> str:
-        """What is the same for cases that probably differ for one reason."""
+        """A text that is equal for cases that probably differ for the same reason."""
         if self.verdict.kind in ("error", "no way out", "no error"):
             return f"{self.verdict.kind}: {kind_of(self.case, self.verdict.detail)}"
         scheme = self.case.scheme.partition(":")[0]
@@ -65,7 +65,7 @@ class Tally:
 
     @property
     def cases(self) -> int:
-        """How many cases there were."""
+        """The number of cases."""
         return sum(self.labels.values())
 
     def add(self, number: int, case: Case, verdict: Verdict, seconds: float) -> Difference | None:

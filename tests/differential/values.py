@@ -1,4 +1,4 @@
-"""Random values of every type, the odd ones often, and random columns with skew."""
+"""Random values of every type, with many edge cases, and random columns with skew."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ MOMENT_US = 1_767_225_600_000_000
 
 
 def random_kind(rng: Random, depth: int = 2, maps: bool = False) -> Kind:
-    """Return a type, one in six made of others."""
+    """Return a type; one in six is a nested type."""
     if depth == 0 or rng.random() < 0.83:
         return rng.choice(ATOMS)
     inner = [_nested(rng, depth) for _ in range(rng.randint(1, 3))]
@@ -51,7 +51,7 @@ def _nested(rng: Random, depth: int) -> Kind:
 
 
 def random_value(rng: Random, kind: Kind, wild: bool, nulls: float = 0.15) -> Any:
-    """Return a value; wild ones are as large as the type allows, with one sign in a column."""
+    """Return a value; wild values are as large as the type allows, with one sign in a column."""
     if isinstance(kind, str):
         return _atom(rng, kind, wild)
 
@@ -102,7 +102,7 @@ def _float(rng: Random, kind: str, wild: bool) -> float:
 
 
 def random_column(rng: Random, kind: Kind, rows: int, nullable: bool) -> tuple[list[Any], bool]:
-    """Return values of a column, few or many distinct ones and often one hot; and if it is wild."""
+    """Return the values of a column, often with a hot one, and whether they are wild."""
     wild = rng.random() < 0.2
     distinct = rng.choice((1, 2, 3, 5, 8, 30, max(1, rows)))
     pool = [random_value(rng, kind, wild) for _ in range(distinct)]
@@ -119,5 +119,5 @@ def random_column(rng: Random, kind: Kind, rows: int, nullable: bool) -> tuple[l
 
 
 def summable(kind: Kind, wild: bool) -> bool:
-    """Return whether a sum of such values is the same in every order, but for rounding."""
+    """Return whether a sum of such values is the same in every order, apart from rounding."""
     return kind in (*INTEGERS, *DECIMALS, *INTERVALS) or (kind in FLOATS and not wild)

@@ -217,17 +217,17 @@ def test_an_empty_stream_has_no_intervals() -> None:
         ({"fallback": "key", "changes": [WorkerChange(700)]}, "with the fallback 'key' workers"),
         ({"fallback": "key", "changes": [WorkerChange(5, 1)]}, "with the fallback 'key' workers"),
         ({"fallback": "ring"}, "fallback must be one of consistent, key, spark, got ring"),
-        ({"queue": Queue()}, "planners need a finite arrival rate: intervals take time"),
+        ({"queue": Queue()}, "planners need a finite arrival rate, got inf: set one"),
         ({"queue": Queue(rate=float("nan"))}, "planners need a finite arrival rate"),
         ({"queue": Queue(rate=0.0)}, "arrival_rate must be positive"),
-        ({"interval": None}, "how long is an interval\\? give its records, or the number of"),
+        ({"interval": None}, "the length of an interval is unknown: give its records, or the"),
         ({"interval": 0}, "interval must be at least 1, got 0"),
         ({"interval": None, "intervals": 0}, "intervals must be at least 1, got 0"),
         ({"window": 0}, "window must be at least 1, got 0"),
         ({"workers": 0}, "workers must be at least 1, got 0"),
         ({"sources": 0}, "sources must be at least 1, got 0"),
-        ({"changes": [WorkerChange(3000)]}, "a change before record 3000 of 3000 comes too late"),
-        ({"changes": [WorkerChange(10, 9)]}, "worker 9 cannot go before record 10"),
+        ({"changes": [WorkerChange(3000)]}, "a change of workers must come before record 3000"),
+        ({"changes": [WorkerChange(10, 9)]}, "worker 9 cannot leave before record 10"),
         ({"planners": "mxied"}, "unknown planner 'mxied' \\(did you mean 'mixed'\\?\\)"),
         ({"planners": "mixed:resolutoin=8"}, "mixed has no parameter 'resolutoin'"),
         ({"schemes": "pgk"}, "unknown scheme 'pgk' \\(did you mean 'pkg'\\?\\)"),
@@ -246,5 +246,5 @@ def test_bad_input_is_refused(options: dict[str, Any], message: str) -> None:
 
 
 def test_an_unsized_stream_needs_the_length_of_an_interval() -> None:
-    with pytest.raises(ValueError, match="how long is an interval"):
+    with pytest.raises(ValueError, match="the length of an interval is unknown"):
         simulate_plans(Unsized(keys_of(SPEC), 0), "mixed", 4, intervals=3)

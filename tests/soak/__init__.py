@@ -1,1 +1,1 @@
-"""Kills parts of a running query on a real cluster, and sees that its results stay exact."""
+"""Kills parts of a running query on a real cluster, and checks that its results stay exact."""

@@ -1,4 +1,4 @@
-"""Kills a balanced query on a real cluster again and again: python -m soak --help."""
+"""Kills a balanced query on a real cluster repeatedly: python -m soak --help."""
 
 from __future__ import annotations
 
@@ -22,16 +22,18 @@ KINDS = ("shuffle", "python", "driver", "executor", "python", "interrupt", "shuf
 def main(
     query: Annotated[str, typer.Option(help="online, planned or state")] = "online",
     scheme: Annotated[str | None, typer.Option(help="A router or a planner")] = None,
-    kills: Annotated[int, typer.Option(help="How many", min=0)] = 20,
-    seconds: Annotated[float, typer.Option(help="Over which kills are spread", min=0)] = 200,
-    rows: Annotated[int, typer.Option(help="Of a file; two come a second", min=1)] = 2000,
+    kills: Annotated[int, typer.Option(help="The number of kills", min=0)] = 20,
+    seconds: Annotated[
+        float, typer.Option(help="The time over which kills are spread", min=0)
+    ] = 200,
+    rows: Annotated[int, typer.Option(help="Rows of a file; two files a second", min=1)] = 2000,
     seed: int = 1,
     keep: Annotated[Path | None, typer.Option(help="Work in this folder and keep it")] = None,
     as_json: Annotated[bool, typer.Option("--json")] = False,
 ) -> None:
     """Kill parts of a query and of its cluster; exit with 1 if a result is not exact.
 
-    With --query state it is a function with state, all of whose keys move after every batch.
+    With --query state, the query is a function with state whose keys all move after every batch.
     """
     if query not in QUERIES:
         raise typer.BadParameter(f"query must be one of {', '.join(QUERIES)}, got {query!r}")

@@ -1,4 +1,4 @@
-"""What a soak left behind: Spark's logs, the results, and the states of the routers, checked."""
+"""Checks of a soak: Spark's logs, the results, and the states of the routers."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def files_by_batch(folder: Path) -> dict[int, list[Path]]:
 
 
 def compare(folder: Path, exact: Totals) -> dict[str, int]:
-    """Return how many totals are missing, doubled, wrong or of nothing; sums to 0 if all is well.
+    """Return how many totals are missing, duplicated, wrong or unexpected; all 0 if correct.
 
-    Only files that the sink committed count, as for any reader of it.
+    Only files that the sink committed count, as for every reader of it.
     """
     rows: Counter[tuple[int, str]] = Counter()
     wrong = 0
@@ -57,9 +57,9 @@ def compare(folder: Path, exact: Totals) -> dict[str, int]:
 
 
 def compare_states(folder: Path) -> dict[str, int]:
-    """Return how many keys are missing, or have results that are missing, doubled or wrong.
+    """Return how many keys are missing, or have results that are missing, duplicated or wrong.
 
-    A result tells how many records it is made of, and how many of them are new: so those of a key
+    A result contains its number of records, and how many of them are new, so those of a key
     follow one another without a gap.
     """
     exact: dict[str, list[int]] = {}
@@ -85,7 +85,7 @@ def compare_states(folder: Path) -> dict[str, int]:
 
 
 def moved(folder: Path) -> int:
-    """Return how many states left their workers, by the metrics of the query."""
+    """Return how many states left their workers, from the metrics of the query."""
     paths = folder.glob(f"{ROUTER}/metrics.jsonl")
     lines = (line for path in paths for line in path.read_text().splitlines())
     return sum(json.loads(line)["moved_keys"] for line in lines)
@@ -96,33 +96,33 @@ def _committed(folder: Path) -> list[Path]:
 
 
 def router_heights(folder: Path) -> dict[str, int]:
-    """Return the last batch that each source knows; of plans, the last version."""
+    """Return the last batch of each source's state; for plans, the last version."""
     heights = {f"source {source}": max(kept) for source, kept in _kept(folder).items() if kept}
     plans = [int(p.name) for p in _numbered(folder, f"{ROUTER}/plans")]
     return heights | ({"plan": max(plans)} if plans else {})
 
 
 def differing_states(folder: Path, scheme: str, workers: int) -> int:
-    """Return how many kept router states are not those of a run in which nothing was killed.
+    """Return how many router states differ from those of a run without kills.
 
-    The batches are routed anew, from the source's log and the files. Spark orders the files of a
+    The batches are routed again, from the source's log and the files. Spark orders the files of a
     batch, each of them a partition, by size.
     """
-    given = read_schemes(scheme)[0]
+    chosen = read_schemes(scheme)[0]
     kept = _kept(folder)
     (router,) = folder.glob(ROUTER)
-    mine = StateFiles(str(router))
+    actual = StateFiles(str(router))
     differing = 0
     with TemporaryDirectory() as scratch:
         files = StateFiles(scratch)
         for batch, paths in files_by_batch(folder).items():
             by_size = sorted(paths, key=lambda path: -path.stat().st_size)
             for source, path in enumerate(by_size):
-                routing = start(given, workers, source, batch, files)
+                routing = start(chosen, workers, source, batch, files)
                 routing.route(hash_keys(pq.read_table(path)["key"]))
                 files.save(source, batch, routing.snapshot())
                 if batch in kept.get(source, []):
-                    differing += not _same(mine.load(source, batch + 1), routing.snapshot())
+                    differing += not _same(actual.load(source, batch + 1), routing.snapshot())
     return differing
 
 
@@ -141,7 +141,7 @@ def _same(one: Snapshot | None, other: Snapshot) -> bool:
 
 
 def _entries(log: Path) -> Iterator[dict[str, Any]]:
-    """Yield the entries of a log of files; those before a compaction come twice."""
+    """Yield the entries of a log of files; those before a compaction are yielded twice."""
     for path in log.glob("[0-9]*"):
         for line in path.read_text().splitlines()[1:]:
             yield json.loads(line)

@@ -31,7 +31,7 @@ MASTER_OPTIONS = "-Dspark.deploy.maxExecutorRetries=-1 -Dspark.master.rest.enabl
 
 @dataclass(frozen=True)
 class Process:
-    """A process of the cluster: its session, what it runs, and whether it was running just now."""
+    """A process of the cluster: its session, its command, and whether it is running."""
 
     pid: int
     session: int
@@ -40,14 +40,14 @@ class Process:
 
 
 class Cluster:
-    """A master and its workers, started on entry; on exit nothing that they started is left.
+    """A master and its workers, started on entry; on exit all their processes are killed.
 
     Parameters
     ----------
     folder
-        Where logs and scratch files go.
+        The folder for logs and scratch files.
     workers
-        Worker JVMs; each may run executors with two cores in all.
+        The number of worker JVMs; each may run executors with two cores in total.
     """
 
     def __init__(self, folder: Path, workers: int = 2) -> None:
@@ -80,7 +80,7 @@ class Cluster:
     def start(
         self, *command: str, log: str, env: Mapping[str, str] | None = None
     ) -> subprocess.Popen[bytes]:
-        """Start a process of the cluster, in a session of its own; what it prints is appended."""
+        """Start a process of the cluster in its own session; its output is appended to a log."""
         name, _, value = self._marker.partition("=")
         path = self.folder / "logs" / f"{log}.log"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -97,16 +97,16 @@ class Cluster:
         return process
 
     def start_worker(self) -> None:
-        """Start one more worker, or one in the place of a dead one."""
+        """Start another worker, or replace a dead one."""
         given = ["--host", "127.0.0.1", "--webui-port", "0", "--cores", "2", "--memory", "2g"]
         self._daemon("worker.Worker", *given, self.url, log="workers")
 
     def workers(self) -> list[Process]:
-        """Return the worker JVMs that live."""
+        """Return the live worker JVMs."""
         return [p for p in self.processes() if f"{DAEMON}.worker.Worker" in p.command]
 
     def executors(self) -> list[Process]:
-        """Return the executor JVMs that live."""
+        """Return the live executor JVMs."""
         return [p for p in self.processes() if "CoarseGrainedExecutorBackend" in p.command]
 
     def python_workers(self) -> list[Process]:
@@ -114,17 +114,17 @@ class Cluster:
         return [p for p in self.processes() if "pyspark.daemon" in p.command]
 
     def session(self, leader: int) -> list[Process]:
-        """Return what lives of the session of a started process."""
+        """Return the live processes in the session of a started process."""
         return [p for p in self.processes() if p.session == leader]
 
     def processes(self) -> list[Process]:
-        """Return all processes of the cluster that live."""
+        """Return all live processes of the cluster."""
         for process in self._started:
             process.poll()
         return list(_marked(self._marker.encode()))
 
     def kill(self, process: Process) -> bool:
-        """Kill a process at once; tell whether it still lived."""
+        """Kill a process at once; return whether it was alive."""
         try:
             os.kill(process.pid, signal.SIGKILL)
         except ProcessLookupError:
@@ -132,7 +132,7 @@ class Cluster:
         return True
 
     def stop(self) -> None:
-        """Kill everything that was started, and what it started; deaf to Ctrl-C meanwhile."""
+        """Kill all started processes and their descendants; Ctrl-C is ignored meanwhile."""
         with _deaf():
             deadline = time.monotonic() + 30
             while (left := self.processes()) and time.monotonic() < deadline:
@@ -143,7 +143,7 @@ class Cluster:
                 started.wait(10)
             self._started.clear()
         if left:
-            raise RuntimeError(f"processes that would not die: {[p.pid for p in left]}")
+            raise RuntimeError(f"processes that could not be killed: {[p.pid for p in left]}")
 
     def _daemon(self, name: str, *arguments: str, log: str) -> None:
         self.start(str(HOME / "bin/spark-class"), f"{DAEMON}.{name}", *arguments, log=log)
@@ -172,11 +172,11 @@ def _environment(folder: Path) -> dict[str, str]:
 
 
 def _marked(marker: bytes) -> Iterator[Process]:
-    """Yield the processes with a marker in their environment, this one left out."""
+    """Yield the processes with a marker in their environment, except this one."""
     for folder in Path("/proc").iterdir():
         if not folder.name.isdigit() or int(folder.name) == os.getpid():
             continue
-        # It may end at any time, or be another user's; what has ended has no environment.
+        # It may end at any time, or be another user's; a dead process has no environment.
         with contextlib.suppress(OSError):
             if marker not in (folder / "environ").read_bytes().split(b"\0"):
                 continue
@@ -187,7 +187,7 @@ def _marked(marker: bytes) -> Iterator[Process]:
 
 @contextlib.contextmanager
 def _deaf() -> Iterator[None]:
-    """Ignore Ctrl-C for a while, where that can be done."""
+    """Ignore Ctrl-C within the context, where that is possible."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

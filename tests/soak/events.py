@@ -1,4 +1,4 @@
-"""The events of a soak: skewed keys that drift, event times that are late, files of them."""
+"""The events of a soak: skewed keys that drift, and late event times, in files."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ KEYS = 1000
 FILES_A_STEP = 2
 
 Totals = dict[tuple[int, str], tuple[int, int]]
-"""Number and sum of the events of a window, by its start in seconds, and a key."""
+"""The number and sum of events by the start of their window in seconds and by key."""
 
 
 def write_step(folder: Path, step: int, rows: int, seed: int) -> int:
-    """Drop the files of a step into a folder, each at once; return how many rows they have.
+    """Write the files of a step into a folder, each atomically; return their number of rows.
 
-    A step is 5 seconds of event time, and events are late by up to 20: a watermark of 30 seconds
+    A step is 5 seconds of event time, and events are up to 20 seconds late: a watermark of 30 s
     loses none, whichever batches the files fall into. Every 10 steps other keys are hot.
     """
     for i in range(FILES_A_STEP):
@@ -37,14 +37,14 @@ def write_step(folder: Path, step: int, rows: int, seed: int) -> int:
 
 
 def write_end(folder: Path, step: int) -> None:
-    """Drop one event of the far future, which closes the windows of all others."""
+    """Write one event of the far future, which closes the windows of all others."""
     far = START_S + STEP_S * step + 10**6
     rng = np.random.default_rng(step)
     _drop(folder / f"{step:06}-end.parquet", ["end"], np.array([float(far)]), rng)
 
 
 def exact_totals(folder: Path, window_s: int) -> Totals:
-    """Return the totals of all events in a folder but the last one."""
+    """Return the totals of all events in a folder except the last one."""
     table = pq.read_table(folder)
     seconds = pc.divide(table["time"].cast(pa.int64()), 10**6)
     starts = pc.multiply(pc.divide(seconds, window_s), window_s)
@@ -66,5 +66,5 @@ def _drop(path: Path, keys: list[str], times_s: np.ndarray, rng: np.random.Gener
     part = path.with_name(f".{path.name}")
     pq.write_table(table, part)
     part.rename(path)
-    # Spark takes files in the order of their times, which are in milliseconds.
+    # Spark reads files in the order of their times, which are in milliseconds.
     time.sleep(0.002)

@@ -1,4 +1,4 @@
-"""The query that a soak disturbs, as a driver of its own; it goes on from its checkpoint.
+"""The query that a soak disturbs, as a separate driver; it continues from its checkpoint.
 
 Usage: python tests/soak/query.py MASTER FOLDER SCHEME QUERY
 """
@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from differential.restless import allow_restless
 
 QUERIES = {"online": "fish", "planned": "w-choices", "state": "restless"}
-"""What can be disturbed, with the scheme that is used if none is given."""
+"""The queries that can be disturbed, with their default schemes."""
 WORKERS = 8
 WINDOW_S = 60
 WATERMARK_S = 30
@@ -41,12 +41,12 @@ SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.locality.wait": "0s",
-    # A file is a partition, however many executors live: so a batch can be told again by hand.
+    # A file is a partition, however many executors live, so a batch can be recomputed.
     "spark.sql.files.openCostInBytes": "128m",
     "spark.sql.files.maxPartitionBytes": "128m",
-    # As if each executor had a machine of its own: what a dead one has routed is lost.
+    # As if each executor had a machine of its own: the shuffle files of a dead one are lost.
     "spark.shuffle.readHostLocalDisk": "false",
-    # Kills must not add up to the end of the query, nor be waited for.
+    # Kills must not count as failures that end the query, nor delay it.
     "spark.task.maxFailures": 50,
     "spark.stage.maxConsecutiveAttempts": 50,
     "spark.shuffle.io.maxRetries": 2,

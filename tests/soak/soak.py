@@ -1,11 +1,11 @@
-"""Kill a balanced query on a real cluster again and again; see that its results stay exact.
+"""Kills a balanced query on a real cluster repeatedly, and checks that its results stay exact.
 
-A master and two workers run on 127.0.0.1, and files of skewed, drifting and late events are dropped
+A master and two workers run on 127.0.0.1, and files of skewed, drifting and late events are written
 while the query runs. At random moments executors, Python workers, worker JVMs and the driver are
-killed, or the driver gets Ctrl-C; some executors are killed just when the next stage begins to
-fetch what they have routed. What died is started again. At the end every total of a window
-and a key must be there, once, and right, and the states of the routers those of a run without
-kills. Of a function with state each result must follow the one before, for every key.
+killed, or the driver receives Ctrl-C; some executors are killed just when the next stage starts to
+fetch their output. Dead processes are restarted. At the end there must be exactly one correct total
+for every window and key, and the states of the routers must be those of a run without kills. For a
+function with state, each result of a key must follow from the one before.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from soak.query import FILES_A_BATCH, WINDOW_S, WORKERS
 
 QUERY = str(Path(__file__).with_name("query.py"))
 HASTY = 0.25
-"""The share of kills that do not wait until the query has done a batch since the last one."""
+"""The share of kills that do not wait for a finished batch since the last kill."""
 MAPS_DONE = "looking for newly runnable stages"
-"""What the scheduler logs when the maps of a shuffle are done."""
+"""The message of the scheduler when the map tasks of a shuffle are done."""
 BACKLOG = 4 * FILES_A_BATCH
 FOUND_IN_LOGS = {
     "tasks_lost": "Lost task ",
@@ -41,20 +41,20 @@ FOUND_IN_LOGS = {
 
 
 class Soak:
-    """A run: the cluster, the driver, the events, the kills.
+    """A run with its cluster, driver, events and kills.
 
     Parameters
     ----------
     folder
-        Holds everything: events, results, checkpoint, logs.
+        The folder of events, results, checkpoint and logs.
     scheme
-        Of the balancer.
+        The scheme of the balancer.
     query
         One of `soak.query.QUERIES`.
     rows
-        Of each file; two files are dropped a second.
+        The rows of each file; two files are written a second.
     seed
-        Of the events, and of the moments and the targets of the kills.
+        The seed of the events, and of the times and targets of the kills.
     """
 
     def __init__(
@@ -86,18 +86,18 @@ class Soak:
         moves: int = 0,
         limit_s: float | None = None,
     ) -> dict[str, Any]:
-        """Kill one after the other; return the report.
+        """Kill processes one after the other; return the report.
 
         Parameters
         ----------
         kinds
-            What is killed, in this order.
+            The kinds of processes to kill, in this order.
         seconds
-            Over which the kills are spread; if 0, each comes after a batch.
+            The time over which the kills are spread; if 0, each comes after a batch.
         moves
-            Events come until so many states have moved.
+            Events are written until this many states have moved.
         limit_s
-            When to give up.
+            The time limit of the run.
         """
         started = time.monotonic()
         deadline = started + (3 * seconds + 240 if limit_s is None else limit_s)
@@ -116,30 +116,30 @@ class Soak:
                 self._turn(deadline)
             write_end(self.folder / "in", self._step)
             while not self._drained():
-                self._tend(deadline)
-            self._end_driver(deadline)  # until then, what would double a result may come
+                self._maintain(deadline)
+            self._end_driver(deadline)  # until then, a duplicate result may still appear
         return self._report(time.monotonic() - started)
 
     def _turn(self, deadline: float) -> None:
-        """Drop the next events, unless the query is far behind; see to the processes."""
+        """Write the next events unless the query is far behind, and restart dead processes."""
         read = sum(map(len, checks.files_by_batch(self.folder).values()))
         if FILES_A_STEP * self._step - read < BACKLOG:
             self.records += write_step(self.folder / "in", self._step, self.rows, self.seed)
             self._step += 1
-        self._tend(deadline)
+        self._maintain(deadline)
 
-    def _tend(self, deadline: float) -> None:
-        """Start again what has died; watch the routers; a second passes."""
+    def _maintain(self, deadline: float) -> None:
+        """Restart dead processes, check the routers, and sleep for a second."""
         if time.monotonic() > deadline:
-            raise TimeoutError(f"the soak does not end; see {self.folder}/logs")
+            raise TimeoutError(f"the soak exceeds its time limit: see {self.folder}/logs")
         while len(self._cluster.workers()) < 2:
             self._cluster.start_worker()
             self.restarts["worker"] += 1
         assert self._driver is not None
-        # Two drivers with one checkpoint would be the user's fault.
+        # Two drivers with one checkpoint would be a fault of the user.
         if self._driver.poll() is not None and not self._cluster.session(self._driver.pid):
             if not self._doomed:
-                self._mourn()
+                self._record_failure()
             self.restarts["driver"] += 1
             self._start_driver()
         heights = checks.router_heights(self.folder)
@@ -152,7 +152,7 @@ class Soak:
         self._driver.send_signal(signal.SIGINT)
         while self._driver.poll() is None or self._cluster.session(self._driver.pid):
             if time.monotonic() > deadline:
-                raise TimeoutError(f"the driver does not end; see {self.folder}/logs")
+                raise TimeoutError(f"the driver did not stop in time: see {self.folder}/logs")
             time.sleep(0.2)
 
     def _start_driver(self) -> None:
@@ -168,7 +168,7 @@ class Soak:
         self._doomed = False
 
     def _kill(self, kind: str, hasty: bool) -> bool:
-        """Kill one of a kind and tell whether that was done.
+        """Kill a process of a kind; return whether that was done.
 
         The query must run and, unless in haste, have done a batch since the last kill.
         """
@@ -201,7 +201,7 @@ class Soak:
         stages = self._log(self._driver_log()).count(MAPS_DONE)
         patience = time.monotonic() + 10
         targets: list[Process] = []
-        # Best in the act: Python workers are idle most of the time.
+        # Preferably a busy one: Python workers are idle most of the time.
         while not targets and time.monotonic() < patience:
             time.sleep(0.05)
             if kind == "shuffle":
@@ -215,20 +215,20 @@ class Soak:
         return bool(targets) and self._cluster.kill(targets[self.rng.integers(len(targets))])
 
     def _drained(self) -> bool:
-        """Tell whether the last event was read, and a batch after it has closed the windows."""
+        """Return whether the last event was read, and a later batch has closed the windows."""
         done = max(checks.batches(self.folder, "commits"), default=-1)
         planned = max(checks.batches(self.folder, "offsets"), default=-1)
         read = checks.files_by_batch(self.folder)
         last = [batch for batch, files in read.items() if any("end" in f.name for f in files)]
         return done == planned and any(batch < done + (self.query == "state") for batch in last)
 
-    def _mourn(self) -> None:
-        """Note the last error of a driver that nobody killed; give up when there are many."""
+    def _record_failure(self) -> None:
+        """Record the last error of a driver that was not killed; raise if there are many."""
         text = self._log(self._driver_log())
         errors = [line for line in text.splitlines() if "Error" in line or "Exception" in line]
         self.failures.append(errors[-1][:500] if errors else "no error in its log")
         if len(self.failures) > 5 + self.kills.total() // 10:
-            raise RuntimeError(f"the query fails again and again: {self.failures[-1]}")
+            raise RuntimeError(f"the query fails repeatedly: {self.failures[-1]}")
 
     def _driver_log(self) -> str:
         return f"driver-{self.restarts['driver']:03}"

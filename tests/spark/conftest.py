@@ -28,7 +28,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         PARTITIONS: WORKERS,
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.session.timeZone": "UTC",
-        **dict.fromkeys(CHECKSUMS, "true"),  # by default so from 4.2 on
+        **dict.fromkeys(CHECKSUMS, "true"),  # the default since Spark 4.2
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.host": "127.0.0.1",
@@ -52,7 +52,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="module")
 def three_workers(spark: SparkSession) -> Iterator[None]:
-    """Fewer shuffle partitions, for the tests of a module."""
+    """Set fewer shuffle partitions for the tests of a module."""
     before = str(spark.conf.get(PARTITIONS))
     spark.conf.set(PARTITIONS, 3)
     yield

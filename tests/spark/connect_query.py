@@ -1,6 +1,6 @@
 """A balanced batch and a balanced stream through Spark Connect, as a program of its own.
 
-Usage: python connect_query.py FOLDER: prints what it found as JSON.
+Usage: python connect_query.py FOLDER; prints the results as JSON.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def found(spark: SparkSession, folder: str) -> dict[str, Any]:
 
 
 def moving(spark: SparkSession, folder: str) -> tuple[list[Any], int]:
-    """Return the last row of each key of a function with state, and how many states moved."""
+    """Return the last row of each key of a function with state, and the number of moved states."""
     stream = spark.readStream.schema("key string, x bigint").option("maxFilesPerTrigger", 1)
     balance = Balancer("restless", checkpoint=f"{folder}/moving")
     df = balance.groupBy(stream.parquet(f"{folder}/in"), "key").applyInPandasWithState(
@@ -152,7 +152,7 @@ def streamed(
     for row in sorted(spark.table(mode).collect(), key=lambda row: row["n"]):
         latest[row["key"]] = list(row)
     found: list[Any] = []
-    for _ in range(100):  # listeners hear of a batch later
+    for _ in range(100):  # listeners are notified of a batch later
         files = Path(out).glob("checkpoint/unskew/router/*/metrics.jsonl")
         found = [json.loads(at) for lines in files for at in lines.read_text().splitlines()]
         if len(found) == FILES:

@@ -1,4 +1,4 @@
-"""Routed streams, each run twice: as it is, and with tasks that fail at first.
+"""Routed streams, each run twice: without faults, and with tasks whose first attempt fails.
 
 Usage: python flaky_query.py FOLDER SCHEME...
 """
@@ -42,7 +42,7 @@ def main() -> None:
 
 
 def run(spark: SparkSession, folder: str, scheme: str, failing: bool) -> None:
-    """Run a query over the files of a folder, two a batch."""
+    """Run a query over the files of a folder, two files a batch."""
     own = f"{folder}/{scheme}/{'failing' if failing else 'plain'}"
     stream = (
         spark.readStream.schema("id long, key string")
@@ -64,7 +64,7 @@ def run(spark: SparkSession, folder: str, scheme: str, failing: bool) -> None:
 
 
 def flaky(failing: bool) -> Callable[[Batches], Batches]:
-    """Return what adds the number of the attempt; the first may fail, early or at the very end."""
+    """Return a step that adds the attempt's number; the first may fail, early or at its end."""
 
     def attempts(batches: Batches) -> Batches:
         context = TaskContext.get()

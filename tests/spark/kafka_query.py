@@ -1,6 +1,6 @@
-"""Balanced totals of a Kafka topic, while its broker and the query stop and start again.
+"""Balanced totals of a Kafka topic, while its broker and the query are restarted.
 
-Usage: python kafka_query.py FOLDER: prints what it found as JSON.
+Usage: python kafka_query.py FOLDER; prints the results as JSON.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Scenario:
         self._latest: dict[str | None, int] = {}
 
     def run(self) -> dict[str, Any]:
-        """Disturb the query while there is something to read; return the totals."""
+        """Disturb the query while it reads events; return the totals."""
         query = self._start()
         self._produce()
         query.processAllAvailable()
@@ -81,7 +81,9 @@ class Scenario:
         self._produce()
         query.processAllAvailable()
         self._produce()
-        if pyspark.__version__ < "4.2":  # its source fails when it reads a batch again: SPARK-55271
+        if (
+            pyspark.__version__ < "4.2"
+        ):  # its source fails when it reads a batch again, see SPARK-55271
             query.processAllAvailable()
         query.stop()
         self._broker.kill()
@@ -98,7 +100,7 @@ class Scenario:
         }
 
     def _produce(self) -> None:
-        """Write a round of events: many of one key, some of none."""
+        """Write a round of events: many with one key, some without a key."""
         ids = np.minimum(self._rng.zipf(1.5, ROUND), 50)
         keys = [None if key == 9 else f"key-{key}" for key in ids]
         self._produced.update(keys)
@@ -106,7 +108,7 @@ class Scenario:
         events.write.format("kafka").options(**self._servers).option("topic", EVENTS).save()
 
     def _start(self) -> StreamingQuery:
-        """Start the query, or start it again."""
+        """Start or restart the query."""
 
         def keep(batch: DataFrame, _: int) -> None:
             self._latest.update((row["key"], row["n"]) for row in batch.collect())
@@ -124,7 +126,7 @@ class Scenario:
         return balancer.groupBy(keyed, "key").agg(F.count("*").alias("n"))
 
     def _app(self) -> dict[str, Any]:
-        """Run an application from one topic to another; return the last prices, and exact ones."""
+        """Run an application from one topic to another; return the last and the exact prices."""
         ids = np.minimum(self._rng.zipf(1.5, ROUND), 50)
         trades = VWAP.table(ids)
         rows = self._spark.createDataFrame(trades).select(

@@ -1,4 +1,4 @@
-"""A batch whose shuffle file is lost while its reducers run: no row may come twice or get lost.
+"""A batch whose shuffle file is lost while its reducers run: no row may be duplicated or lost.
 
 Usage: python lost_shuffle.py FOLDER SCHEME; prints rows, distinct rows, and whether it was retried.
 """
@@ -42,7 +42,7 @@ def main() -> None:
     spark.sparkContext.setLogLevel("OFF")
     keys = F.expr("CASE WHEN id % 10 < 6 THEN 1 ELSE id % 50 END")
     rows = spark.range(0, ROWS, 1, 6).withColumn("k", keys)
-    # Rows come out of this shuffle in another order in the second try.
+    # Rows leave this shuffle in another order in the second attempt.
     turned = rows.repartition(2, "k").mapInArrow(turned_at_retry(folder), "id bigint, k bigint")
     routed = Balancer(scheme).route(turned, "k")
     sent = routed.repartition(WORKERS, "k", "slot").mapInArrow(losing(folder), "id bigint")
@@ -53,7 +53,7 @@ def main() -> None:
 
 
 def turned_at_retry(folder: str) -> Step:
-    """Return a step that gives its rows in another order when it is tried again."""
+    """Return a step that returns its rows in another order when it is retried."""
 
     def step(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         mark = Path(folder, f"tried-{partition()}")
@@ -67,7 +67,7 @@ def turned_at_retry(folder: str) -> Step:
 
 
 def losing(folder: str) -> Step:
-    """Return a step of reducers: the first one lets the others lose what they have not fetched."""
+    """Return a step of reducers; the first one deletes shuffle files that others still need."""
 
     def step(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rows = [batch.select(["id"]) for batch in batches]

@@ -1,4 +1,4 @@
-"""Random streams of functions with state, plain and with all keys on the move.
+"""Random streams of functions with state, plain and with all keys moving.
 
 python tests/spark/moved_states.py [--cases 200] [--seed 1]
 """
@@ -53,27 +53,27 @@ KEYS: dict[str, tuple[pa.DataType, list[Any]]] = {
     "decimal": (pa.decimal128(20, 3), [None, Decimal("1.500"), Decimal("-7.125"), Decimal(0)]),
     "binary": (pa.binary(), [None, b"", b"\x00", b"a,b", b"\xff\xfe"]),
 }
-"""Types of keys, with some that hash alike."""
+"""Types of keys, with some values whose hashes are equal."""
 KINDS = ("function", "timeouts", "processor", "timers")
 
 
 @dataclass(frozen=True)
 class Case:
-    """A stream of a function with state, and what is done to its keys.
+    """A stream of a function with state, and the moves of its keys.
 
     Parameters
     ----------
     kind, key
-        Of the function, and the type of the key.
+        The kind of the function, and the type of the key.
     batches
-        Rows: the number of a key, a value, and a time in seconds.
+        The rows of each batch: the number of a key, a value, and a time in seconds.
     plans
-        Before each batch but the first: the worker of each key by number, and those that are
-        active.
+        Before each batch except the first: the worker of each key by number, and the workers that
+        are active.
     restarts
-        Batches before which the query is started anew.
+        The batches before which the query is restarted.
     elastic
-        Whether workers come and go.
+        Whether workers join and leave.
     mode, spelled
         The output mode, and how the key is written in ``groupBy``.
     """
@@ -90,12 +90,12 @@ class Case:
 
     @classmethod
     def random(cls, seed: int) -> Case:
-        """Return some case."""
+        """Return a random case."""
         rng = random.Random(seed)
         kind, key = rng.choice(KINDS), rng.choice([*KEYS])
         if key in ("array", "double") and kind in ("processor", "timers"):
-            key = "struct"  # Spark's processors have no arrays, and take null and NaN for one
-        # Spark's processors mix up the states of all keys if one that is a number is null.
+            key = "struct"  # Spark's processors have no arrays, and treat null and NaN as one
+        # Spark's processors mix up the states of all keys if a numeric key is null.
         first = 1 if key == "bigint" and kind in ("processor", "timers") else 0
         numbers = range(first, len(KEYS[key][1]))
         n, workers = rng.randint(3, 6), rng.choice([2, 4, 5])
@@ -133,7 +133,7 @@ class Case:
 
 @dataclass
 class Run:
-    """A run of a case; results come by batch."""
+    """A run of a case, with its results by batch."""
 
     spark: SparkSession
     case: Case
@@ -141,13 +141,13 @@ class Run:
     found: dict[int, list[Any]] = field(default_factory=dict)
 
     def plain(self) -> dict[int, list[Any]]:
-        """Return what plain Spark makes of it."""
+        """Return the results of plain Spark."""
         return self._by(
             lambda rows: self._spark(rows.groupBy(self.case.spelled)), "plain", lambda _: None
         )
 
     def moved(self) -> dict[int, list[Any]]:
-        """Return what becomes of it if keys move all the time."""
+        """Return the results if keys move all the time."""
         checkpoint = str(self.folder / "moved")
         ids = self._ids()
 
@@ -235,7 +235,7 @@ class Run:
 
 
 def difference(spark: SparkSession, case: Case) -> str:
-    """Return what is different between the plain run and the other one; nothing if nothing is."""
+    """Return the difference between the plain run and the other; empty if they are the same."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
         run = Run(spark, case, Path(name))
         try:
@@ -258,14 +258,14 @@ def difference(spark: SparkSession, case: Case) -> str:
 
 
 def cause(error: Exception) -> str:
-    """Return what went wrong in a task, if anything did."""
+    """Return the error of a failed task, if there is one."""
     found = re.findall(r"^(?:[\w.]*\.)?\w*(?:Error|Exception): .*", str(error), re.MULTILINE)
     inner = [line for line in found if "was thrown from the Python worker" not in line]
     return str((inner or found or [str(error)])[0])[:500]
 
 
 def main() -> None:
-    """Run random cases; print what is different."""
+    """Run random cases; print the differences."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--cases", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)

@@ -1,6 +1,6 @@
 """States that move, without Spark: random batches, moves, retries, crashes and lost files.
 
-What runs here is the operator itself, its calls and its log; only Spark is played: its stores, its
+The operator itself, its calls and its log run here; only Spark is simulated: its stores, its
 shuffle by the orders of a batch, and its micro-batches. Beside it the same function runs over a
 plain dictionary.
 """
@@ -23,7 +23,7 @@ from unskew.spark.placement.names import Names
 from unskew.spark.plans.split_plan import PlanFolder, SplitPlan
 from unskew.spark.runtime.places import Place
 from unskew.spark.state import move_log
-from unskew.spark.state.exports import Note
+from unskew.spark.state.exports import StateChange
 from unskew.spark.state.move_log import MoveLog
 from unskew.spark.state.operator import EXPECTED, KeyOrders, Operator
 from unskew.spark.state.protocol import ANNOUNCED, STAY
@@ -31,7 +31,7 @@ from unskew.spark.state.reports import Reporter
 
 WORKERS = 3
 IDS = [5, 5, -(2**40) + 7, 2**50 + 3]
-"""Of the keys; two of them hash alike."""
+"""The hashes of the keys; two of them are equal."""
 STATE = StructType().add("n", LongType()).add("rows", StringType())
 
 Results = list[tuple[Any, ...]]
@@ -40,16 +40,16 @@ Results = list[tuple[Any, ...]]
 def fold(
     key: tuple[Any, ...], rows: Iterator[str], state: Any, times_out: bool
 ) -> Iterator[tuple[Any, ...]]:
-    """Fold rows, in order; they also say what to do with the state."""
+    """Fold rows in order; their values also select what happens to the state."""
     value = state.getOption
     n, text = value or (0, "")
     if state.hasTimedOut:
         yield *key, n, f"{text} timed out"
-        if "s" not in text:  # else it stays as it is
+        if "s" not in text:  # otherwise it does not change
             state.remove()
         return
     given = [*rows]
-    if "look" in given:  # and leave all as it is
+    if "look" in given:  # and change nothing
         yield *key, n, text
         return
     for row in given:
@@ -59,16 +59,16 @@ def fold(
         state.update((n, text))
     elif value is not None:
         state.remove()
-    if times_out and given[-1] in ("soon", "later"):  # in the next batch, or in the one after it
+    if times_out and given[-1] in ("soon", "later"):  # in the next batch, or in the one after
         state.setTimeoutDuration(5 if given[-1] == "soon" else 15)
 
 
 Store = dict[int, tuple[Any, int]]
-"""What Spark has of keys: values, and when they time out."""
+"""Spark's state store: the values of keys, and when they time out."""
 
 
 def group(held: tuple[Any, int] | None, now: int, timed_out: bool, timeout: str) -> GroupState:
-    """Return the state of a key as Spark makes it."""
+    """Return the state of a key as Spark passes it to functions."""
     value = held[0] if held else None
     return GroupState(
         optionalValue=None if value is None else Row(*value),  # type: ignore[arg-type]
@@ -80,14 +80,14 @@ def group(held: tuple[Any, int] | None, now: int, timed_out: bool, timeout: str)
         defined=value is not None,
         updated=False,
         removed=False,
-        timeoutTimestamp=-1,  # also if it has one
+        timeoutTimestamp=-1,  # even if it has one
         keyAsUnsafe=b"",
         valueSchema=STATE,
     )
 
 
 def put(store: Store, key: int, state: GroupState) -> None:
-    """Take in the state of a key, as Spark does: nothing, if nothing was done to it."""
+    """Store the state of a key as Spark does, which ignores a state without changes."""
     at = state._timeout_timestamp
     if not (state._updated or state._removed or at != -1):
         return
@@ -99,7 +99,7 @@ def put(store: Store, key: int, state: GroupState) -> None:
 
 @dataclass
 class World:
-    """The workers of a query over a real log; and a plain query."""
+    """The workers of a query over a real log, and a plain query."""
 
     root: Path
     timeout: str
@@ -127,21 +127,21 @@ class World:
         PlanFolder(self.log.place.plans).save(plan)
 
     def run(self, batch: int, rows: dict[int, list[str]], tasks: int = WORKERS) -> Results:
-        """Run a micro-batch, or some of its tasks: those end, and then the driver dies."""
+        """Run a micro-batch, or only some of its tasks, after which the driver dies."""
         move_log._ORDERS.clear()
         move_log._BLOCKS.clear()
         now, found = 10 * (batch + 1), []
         sent = self._sent(batch, rows)
         for worker, store in enumerate(self.stores[:tasks]):
-            notes: list[Note] = []
-            called = [(key, facts, False) for key, facts in sent.get(worker, {}).items()]
-            for key, facts, timed_out in called:
-                found += self._call(store, worker, batch, key, facts, rows, timed_out, notes)
+            changes: list[StateChange] = []
+            called = [(key, orders, False) for key, orders in sent.get(worker, {}).items()]
+            for key, orders, timed_out in called:
+                found += self._call(store, worker, batch, key, orders, rows, timed_out, changes)
             if self.timeout != GroupStateTimeout.NoTimeout:
                 for key, (_, at) in sorted(store.items()):
                     if at != -1 and at < now:
-                        found += self._call(store, worker, batch, key, None, rows, True, notes)
-            self.log.tell(batch, worker, notes)
+                        found += self._call(store, worker, batch, key, None, rows, True, changes)
+            self.log.write_object(batch, worker, changes)
         return found
 
     def _call(
@@ -150,22 +150,22 @@ class World:
         worker: int,
         batch: int,
         key: int,
-        facts: KeyOrders | None,
+        orders: KeyOrders | None,
         rows: dict[int, list[str]],
         timed_out: bool,
-        notes: list[Note],
+        changes: list[StateChange],
     ) -> Results:
         state = group(store.get(key), 10 * (batch + 1), timed_out, self.timeout)
-        call = self.operator.called((key,), state, facts, worker, batch)
+        call = self.operator.call((key,), state, orders, worker, batch)
         given = iter([] if timed_out else rows[key])
         found = [(batch, *row) for row in call.results(given, lambda: iter(()))]
-        if (note := call.finish().note) is not None:
-            notes.append(note)
+        if (change := call.finish().change) is not None:
+            changes.append(change)
         put(store, key, state)
         return found
 
     def _sent(self, batch: int, rows: dict[int, list[str]]) -> dict[int, dict[int, KeyOrders]]:
-        """Return which keys go where, as the columns of a query say it; announcements last."""
+        """Return the keys and orders that a query sends to each worker; announcements last."""
         orders = self.log.orders(batch)
         by_id = {row["id"]: row for row in orders.by_id().to_pylist()}
         sent: dict[int, dict[int, KeyOrders]] = {}
@@ -175,12 +175,12 @@ class World:
             told = self.elastic or row is not None
             mine = next((k for k in (row or {}).get("known", ()) if k["key"] == text), row)
             if mine is None:
-                worker = int(orders.homes.of(np.array([number]))[0])
+                worker = int(orders.owners.of(np.array([number]))[0])
                 mine = {"target": worker << 32, "to": STAY, "announced": None}
-            facts = KeyOrders(number, mine["to"], mine.get("object") or "", text if told else "")
-            sent.setdefault(mine["target"] >> 32, {})[key] = facts
+            own = KeyOrders(number, mine["to"], mine.get("object") or "", text if told else "")
+            sent.setdefault(mine["target"] >> 32, {})[key] = own
             if mine["announced"] is not None and self.operator.times_out:
-                announcement = facts._replace(to=ANNOUNCED, object="")
+                announcement = own._replace(to=ANNOUNCED, object="")
                 sent.setdefault(mine["announced"] >> 32, {})[key] = announcement
         return sent
 
@@ -199,7 +199,7 @@ class World:
         return found
 
     def states(self, batch: int) -> dict[int, Any]:
-        """Return where the state of each key is: with a worker, or on its way; law 1."""
+        """Return where the state of each key is: on a worker or in transit (law 1)."""
         found: dict[int, Any] = {}
         for worker, store in enumerate(self.stores):
             for key, (value, _) in store.items():
@@ -207,7 +207,7 @@ class World:
                     continue
                 assert key not in found, f"two states of key {key}"
                 found[key] = worker
-        for number, text in self.log.orders(batch).record.on_their_way:
+        for number, text in self.log.orders(batch).record.in_transit:
             key = int(text[1:])
             assert IDS[key] == number
             assert key not in found, f"a state of key {key} is on its way, and another is here"
@@ -220,7 +220,7 @@ ROW = st.sampled_from(["a", "s", "gone", "soon", "later", "look"])
 
 @st.composite
 def histories(draw: st.DrawFn) -> Any:
-    """Return batches: what was planned before, who is active, rows, and how often it is tried."""
+    """Return batches: the plan before it, the active workers, the rows, and the attempts."""
     step = st.fixed_dictionaries(
         {
             "plan": st.none() | st.dictionaries(st.sampled_from(IDS), st.integers(0, WORKERS - 1)),
@@ -233,7 +233,7 @@ def histories(draw: st.DrawFn) -> Any:
 
 
 def check(root: Path, history: Any, timeouts: bool, elastic: bool) -> None:
-    """Run a history; compare with the plain one after each batch."""
+    """Run a history, and compare it with the plain query after each batch."""
     kind = GroupStateTimeout.ProcessingTimeTimeout if timeouts else GroupStateTimeout.NoTimeout
     world = World(root, kind, elastic)
     for batch, step in enumerate(history):
@@ -241,7 +241,7 @@ def check(root: Path, history: Any, timeouts: bool, elastic: bool) -> None:
         for tasks in (*step["tries"], WORKERS):
             world.stores = deepcopy(before)
             results = world.run(batch, step["rows"], tasks)
-            # Plans and workers change whenever they like, also between tries.
+            # Plans and workers may change at any time, also between attempts.
             if step["plan"] is not None:
                 world.want(step["plan"])
             if step["active"] is not None and elastic:

@@ -1,4 +1,4 @@
-"""A function and a processor with states of which Spark keeps something else than it was given."""
+"""A function and a processor with states that Spark changes when it stores them."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ STATE = (
     "n bigint, s string, f float, d decimal(10,2), h smallint, r struct<a:int,b:string>, "
     "t timestamp, y date, b binary, x double, o boolean"
 )
-"""Neither arrays nor maps: Spark 4.3 cannot read such states of functions itself."""
+"""Without arrays and maps: Spark 4.3 cannot read such states of functions itself."""
 OUTPUT = "key string, what string"
 
 
 def odd_state(n: int) -> tuple[Any, ...]:
-    """Return a state of which Spark keeps something else."""
+    """Return a state that Spark changes when it stores it."""
     return (
         n,
         f"s{n}" if n % 3 else "",
@@ -30,7 +30,7 @@ def odd_state(n: int) -> tuple[Any, ...]:
         datetime(2020, 1, 1) + timedelta(seconds=n, microseconds=n),
         date(2020, 1, 1) + timedelta(days=n),
         b"\x00" * n,
-        n / 9 if n % 5 else n,  # an integer is none of Spark's doubles
+        n / 9 if n % 5 else n,  # an integer is not a double of Spark
         None if n % 6 == 0 else n % 2 == 0,
     )
 
@@ -38,20 +38,20 @@ def odd_state(n: int) -> tuple[Any, ...]:
 def fold(
     key: tuple[Any, ...], chunks: Iterator[pd.DataFrame], state: Any, times_out: bool
 ) -> Iterator[pd.DataFrame]:
-    """Tell what the state is, and set another one."""
+    """Emit the state, and set another one."""
     before = repr(state.getOption)
     if state.hasTimedOut:
         yield result_row(key, f"timed out with {before}")
         if state.exists and state.get[0] % 3 == 0:
-            state.update(odd_state(state.get[0] + 100))  # goes on
-        elif not state.exists or state.get[0] % 4:  # else it times out again
+            state.update(odd_state(state.get[0] + 100))  # keep a state
+        elif not state.exists or state.get[0] % 4:  # otherwise it times out again
             state.remove()
         return
     rows = pd.concat(list(chunks))
     n = (state.get[0] if state.exists else 0) + len(rows)
     yield result_row(key, f"{before} and {rows['x'].tolist()}")
     if rows["x"].iloc[-1] % 5 == 0:
-        return  # and leave it as it is
+        return  # and do not change it
     if rows["x"].iloc[-1] % 7 == 0:
         state.remove()
     else:
@@ -67,7 +67,7 @@ def result_row(key: tuple[Any, ...], what: str) -> pd.DataFrame:
 
 
 class Several(StatefulProcessor):
-    """Keeps a value, a list and a map, and tells what it has; with timers, if there are any."""
+    """Keeps a value, a list and a map, and emits them, with its timers if there are any."""
 
     def __init__(self, timers: bool) -> None:
         self.timers = timers
@@ -79,7 +79,7 @@ class Several(StatefulProcessor):
         self.map = handle.getMapState("map", "k string", "v array<float>")
 
     def told(self) -> str:
-        """Return all that there is."""
+        """Return all states and timers."""
         pairs = sorted((repr(k), repr(v)) for k, v in self.map.iterator())
         timers = sorted(self.handle.listTimers()) if self.timers else []
         return f"{self.value.get()} {[*self.list.get()]} {pairs} {timers}"

@@ -1,4 +1,4 @@
-"""Streams of files for tests: one file a micro-batch, and what a query makes of each."""
+"""Streams of files for tests, one file a micro-batch, and the results of each batch."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 
 def write_batches(folder: Path, tables: Iterable[pa.Table], first: int = 0) -> None:
-    """Write a file for each table, read one after another."""
+    """Write a file for each table, so that they are read one after another."""
     folder.mkdir(exist_ok=True, parents=True)
     for i, table in enumerate(tables, first):
         path = folder / f"{i:03d}.parquet"
         pq.write_table(table, path)
-        os.utime(path, (1e9 + i, 1e9 + i))  # streams read files by their age
+        os.utime(path, (1e9 + i, 1e9 + i))  # streams read files in the order of their times
 
 
 def read_batches(spark: SparkSession, folder: Path) -> DataFrame:
@@ -28,7 +28,7 @@ def read_batches(spark: SparkSession, folder: Path) -> DataFrame:
 
 
 def outputs(df: DataFrame, checkpoint: Path, mode: str) -> list[list[Any]]:
-    """Return what a query over all files gives, by batch, in one order."""
+    """Return the results of a query over all files by batch, sorted."""
     found: list[list[Any]] = []
 
     def note(batch: DataFrame, _: int) -> None:
@@ -46,7 +46,7 @@ def named(aggregates: Mapping[str, Any]) -> list[Any]:
 
 
 def in_order(df: DataFrame) -> list[Any]:
-    """Return the rows in one order, lists in theirs."""
+    """Return the rows sorted, with sorted lists."""
     rows = (tuple(_sorted(value) for value in row) for row in df.collect())
     return sorted(rows, key=repr)
 

@@ -1,4 +1,4 @@
-"""Balanced aggregates give what plain ones do."""
+"""Balanced aggregates return the results of plain ones."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def plain(df: DataFrame, *grouping: str) -> DataFrame:
 
 
 def rows(df: DataFrame) -> list[tuple[object, ...]]:
-    """Return the rows in one order, lists in theirs."""
+    """Return the rows sorted, with sorted lists."""
     found = (
         tuple(sorted(value) if isinstance(value, list) else value for value in row)
         for row in df.collect()
@@ -75,7 +75,7 @@ def test_batch_equals_plain(spark: SparkSession, scheme: str) -> None:
 
 
 def test_workers_aggregate_before_the_merge(spark: SparkSession) -> None:
-    """What is sent to a worker is aggregated there, and only then merged."""
+    """Rows are aggregated on the worker that they are sent to, and only then merged."""
     df = events(spark, 10)
     balanced = Balancer("shuffle").groupBy(df, "key").agg(F.count("*").alias("n"))
     plan = balanced._jdf.queryExecution().executedPlan().toString()

@@ -1,4 +1,4 @@
-"""Averages and sums of every type: values and types are those of Spark's own, ANSI or not."""
+"""Averages and sums of every type have the values and types of plain Spark, ANSI or not."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_averages_and_sums(spark: SparkSession, scheme: str, kind: str) -> None:
 
 
 def result(df: DataFrame) -> list[Any] | type[Exception]:
-    """Return the rows, or the error that Spark raises, as it does in ANSI mode."""
+    """Return the rows, or the error that Spark raises in ANSI mode."""
     try:
         return in_order(df)
     except PySparkException as error:

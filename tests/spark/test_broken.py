@@ -1,4 +1,4 @@
-"""Checkpoints that are broken or cannot be written: clear errors, and nothing is lost."""
+"""Checkpoints that are broken or cannot be written give clear errors, and nothing is lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rows of a key: what Spark's worker would hand over, without the columns of ours."""
+"""The rows of a key are those of Spark's worker, without our hidden columns."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_our_columns_are_taken_out(known: bool) -> None:
     for _ in range(2):
         pd.testing.assert_frame_equal(next(rows.chunks), pd.concat(COLUMNS, axis=1))
     assert next(rows.chunks, None) is None
-    (empty,) = rows.none()
+    (empty,) = rows.empty()
     assert [*empty.columns] == [column.name for column in COLUMNS]
     assert not len(empty)
 
@@ -77,7 +77,7 @@ SCHEMA = (
 
 
 def rows(number: int) -> list[tuple[Any, ...]]:
-    """Return rows of three keys, each type with a value and with null."""
+    """Return rows of three keys, with a value and a null of each type."""
     at = datetime.datetime(2026, 1, 2, 3, 4, 5, 678901)
     full = ("a", 0.1, Decimal("1.25"), at, at, at.date(), b"x", True, (1, ["b", None]), {"c": 1})
     last = (7, 8, datetime.timedelta(days=1, microseconds=3))
@@ -88,7 +88,7 @@ def rows(number: int) -> list[tuple[Any, ...]]:
 def described(
     key: tuple[Any, ...], chunks: Iterator[pd.DataFrame], state: Any
 ) -> Iterator[pd.DataFrame]:
-    """Tell all of what a function is given."""
+    """Emit everything that a function receives."""
     for chunk in chunks:
         types = [type(value).__name__ for value in chunk.iloc[0]]
         chunk.loc[0, "small"] = 3
@@ -100,7 +100,7 @@ def described(
 def direct(
     key: tuple[Any, ...], chunks: Iterator[pd.DataFrame], state: Any
 ) -> Iterator[pd.DataFrame]:
-    """Say whether columns can be taken before they are joined."""
+    """Return whether columns can be selected before they are joined."""
     yield pd.DataFrame({"text": [str(unjoined(chunks) is not None)]})
 
 

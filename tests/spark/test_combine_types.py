@@ -1,4 +1,4 @@
-"""What a CombineFn is given and grouped by: the same in a batch and in a stream."""
+"""The elements and the groups of a CombineFn are the same in a batch and in a stream."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_inputs_of_one_name(spark: SparkSession) -> None:
 
 
 class Mean:
-    """A mean, by a sum and a number."""
+    """A mean from a sum and a count."""
 
     def create_accumulator(self) -> Any:
         return 0, 0
@@ -170,5 +170,7 @@ def test_accumulators_may_have_a_schema(
 def test_accumulators_of_another_type_are_told(spark: SparkSession) -> None:
     mean = combine(Mean(), "x", returns="double", accumulator="sum bigint, n bigint")
     rows = spark.createDataFrame([("a", 1.5)], "key string, x double")
-    with pytest.raises(PythonException, match=r"an accumulator is \(1\.5, 1\), and not"):
+    with pytest.raises(
+        PythonException, match=r"an accumulator must fit its schema .* got \(1\.5, 1\): "
+    ):
         Balancer("shuffle").groupBy(rows, "key").agg(mean.alias("mean")).collect()

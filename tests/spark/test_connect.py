@@ -1,4 +1,4 @@
-"""The same program on Spark Connect, in a process of its own."""
+"""The same program on Spark Connect, in a separate process."""
 
 from __future__ import annotations
 

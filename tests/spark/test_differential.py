@@ -41,7 +41,7 @@ def test_streams_give_what_plain_ones_do(spark: SparkSession, number: int) -> No
 
 
 def check(spark: SparkSession, case: Case) -> None:
-    # Faults need a session that tries tasks again.
+    # Faults need a session that retries tasks.
     case = replace(case, fault="")
     verdict = judge(spark, case)
     assert not verdict.differs, f"{verdict}\n{script(case, verdict.kind)}"

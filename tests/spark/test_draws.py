@@ -1,4 +1,4 @@
-"""Slots are the same again when a task is tried again, in whatever order its rows come."""
+"""Slots are the same when a task is retried, whatever the order of its rows."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_which_rows_keep_their_order(spark: SparkSession, tmp_path: Path) -> Non
 
 
 def test_a_user_who_draws_too(spark: SparkSession) -> None:
-    """A hot key is spread over all workers, though rows were chosen by random numbers."""
+    """A hot key is spread over all workers, even if rows were selected by random numbers."""
     rows = spark.range(0, 20_000, 1, 2).withColumn("r", F.rand(0)).where("r < 0.25")
     routed = Balancer("shuffle").route(rows.withColumn("k", F.lit(1)), "k")
     counts = {row["slot"]: row["count"] for row in routed.groupBy("slot").count().collect()}
@@ -78,7 +78,7 @@ def test_routers_go_by_order(spark: SparkSession) -> None:
 
 @pytest.mark.parametrize("scheme", ["shuffle", "w-choices"])
 def test_a_shuffle_file_that_is_lost(tmp_path: Path, scheme: str) -> None:
-    """While reducers run; without the checksums by which newer versions of Spark would notice."""
+    """Files are lost while reducers run, without the checksums of newer versions of Spark."""
     script = Path(__file__).with_name("lost_shuffle.py")
     out = subprocess.run(
         [sys.executable, str(script), str(tmp_path), scheme],

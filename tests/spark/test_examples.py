@@ -1,4 +1,4 @@
-"""The examples run, give the same result twice, and use public names only."""
+"""The examples run, return the same result plain and balanced, and use only public names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kills and failures: results stay exact, and routers decide again what they decided before."""
+"""Kills and failures: results stay exact, and retried routers repeat their decisions."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_a_task_tried_again_gives_the_same_slots(flaky: Path, scheme: str) -> No
 
 
 def state(run: Path, source: int, batch: int) -> dict[str, bytes]:
-    """Return what a router was after a batch."""
+    """Return the state of a router after a batch."""
     (folder,) = (run / "checkpoint/unskew/router").iterdir()
     found = StateFiles(str(folder)).load(source, batch + 1)
     assert found is not None

@@ -1,4 +1,4 @@
-"""The interface is Spark's own: names, parameters, order and results of GroupedData."""
+"""The interface is that of Spark: names, parameters, order and results of GroupedData."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ METHODS = [name for name in vars(Grouped) if not name.startswith("_")]
 
 @pytest.fixture(scope="module")
 def events(spark: SparkSession) -> DataFrame:
-    """Rows of a hot key and of others, at times."""
+    """Return rows of a hot key and of others, with times."""
     hot = F.when(F.col("id") % 2 == 0, "hot").otherwise(F.format_string("key-%d", F.col("id") % 7))
     at = F.timestamp_seconds(F.lit(1.7e9) + F.col("id"))
     return spark.range(400).select(
@@ -34,7 +34,7 @@ def events(spark: SparkSession) -> DataFrame:
 
 
 def parameters(method: Callable[..., Any]) -> list[tuple[str, Any]]:
-    """Return names, in order, and defaults."""
+    """Return the names of parameters in order, with their defaults."""
     found = inspect.signature(method).parameters.values()
     return [(p.name, p.default) for p in found if p.kind != p.VAR_POSITIONAL]
 
@@ -183,7 +183,7 @@ def test_a_balancer_chooses_and_says_why(
     balance.explain()
     printed = capsys.readouterr().out
     assert "groupBy(user).agg: key, planned: Spark combines the rows of a key before" in printed
-    assert "collect_list keeps what it is given" in printed
+    assert "collect_list may keep all values of a key" in printed
 
 
 def test_what_cannot_be_is_refused(events: DataFrame) -> None:
@@ -192,17 +192,26 @@ def test_what_cannot_be_is_refused(events: DataFrame) -> None:
     refused: list[tuple[Callable[[], object], type[Exception], str]] = [
         (lambda: balance.groupBy(events, window), ValueError, "group by a key as well"),
         (lambda: balance.groupBy(events), ValueError, "at least one key column is needed"),
-        (lambda: balance.groupBy(events, 7), TypeError, "a key is the name of a column"),  # type: ignore[arg-type]
+        (lambda: balance.groupBy(events, 7), TypeError, "a key must be a Column or"),  # type: ignore[arg-type]
         (lambda: balance.groupBy(events, "user").agg(), ValueError, "at least one aggregate"),
         (
             lambda: balance.groupBy(events, "user").applyInPandas(lambda a, b, c: a, "x int"),
             ValueError,
-            "a function of a pandas DataFrame, or of a key",
+            "must take a pandas DataFrame, or a key and",
         ),
         (
             lambda: Balancer("pkg").groupBy(events, "user").applyInPandas(lambda x: x, "x int"),
             ValueError,
-            "pkg splits keys",
+            "pkg may split the rows of a key .* use a planner like 'mixed'",
+        ),
+        (
+            lambda: (
+                Balancer("key", routing="online")
+                .groupBy(events, "user")
+                .applyInPandas(lambda x: x, "x int")
+            ),
+            ValueError,
+            "applyInPandas needs planned routing, got key with online routing",
         ),
         (
             lambda: balance.groupBy(events, window, "user").applyInPandas(lambda x: x, "x int"),

@@ -1,4 +1,4 @@
-"""Joins of keys whose types differ: none is lost, whatever is planned, or the join is refused."""
+"""Joins of keys with different types lose no row under any plan, or are refused."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PAIRS = [
 
 
 def keyed(rows: DataFrame, kind: str) -> DataFrame:
-    """Return rows whose key is the column ``n`` in a type; n = 7 is null."""
+    """Return rows whose key is the column ``n`` cast to a type; n = 7 is null."""
     n: dict[str, str] = {
         "date": "date_add(DATE'2024-01-01', cast(n AS int))",
         "timestamp": "cast(date_add(DATE'2024-01-01', cast(n AS int)) AS timestamp)",
@@ -60,7 +60,7 @@ def test_tables(spark: SparkSession, left: str, right: str) -> None:
 
 
 def test_what_spark_compares_by(spark: SparkSession) -> None:
-    """The types that are taken for common are those that ``==`` casts to, ANSI or not."""
+    """The common types are those that ``==`` casts to, ANSI or not."""
     families = [
         [
             *("tinyint", "smallint", "int", "bigint", "float", "double"),
@@ -82,7 +82,7 @@ def kind(spark: SparkSession, name: str) -> DataType:
 
 
 def compared_by(spark: SparkSession, left: str, right: str) -> set[str]:
-    """Return the types that Spark compares two columns by, as its plan says."""
+    """Return the types in which Spark compares two columns, from its plan."""
     names = {"a": left, "b": right}
     df = spark.range(1).select(
         *(F.lit(None).cast(kind).alias(name) for name, kind in names.items())
@@ -118,7 +118,7 @@ def test_what_is_refused(spark: SparkSession, left: str, right: str) -> None:
 
 
 def test_streams(spark: SparkSession, tmp_path: Path) -> None:
-    """A stream with a table and with a stream, from the first plan on."""
+    """A stream is joined with a table and with a stream, from the first plan on."""
     keys = [1 if i % 10 < 6 else i % 50 for i in range(300)]
     at = [1_767_225_600_000_000 + i * 1_000_000 for i in range(300)]
     time = pa.array(at, pa.timestamp("us", "UTC"))

@@ -1,4 +1,4 @@
-"""Skew joins: the rows of plain Spark's join, whatever is split and however plans change."""
+"""Skew joins return the rows of Spark's plain join, however keys are split and plans change."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CLICKS, VIEWS = "key string, click bigint, at timestamp", "key string, view bigi
 
 
 def write_side(folder: Path, name: str, at: str, rows: int, hot: float, seed: int) -> None:
-    """Write keys of which one at a time has a share, null now and then, and late times."""
+    """Write keys with one hot key at a time, some nulls, and late times."""
     folder.mkdir()
     for file in range(FILES + 1):
         rng = np.random.default_rng([seed, file])
@@ -36,7 +36,7 @@ def write_side(folder: Path, name: str, at: str, rows: int, hot: float, seed: in
         late = rng.uniform(0, LATE_S, rows) * (rng.random(rows) < 0.4)
         times = START_S + STEP_S * (file + rng.random(rows)) - late
         keys = [None if i == 3 else f"k{i}" for i in ids]
-        if file == FILES:  # so that rows without a match come out
+        if file == FILES:  # so that rows without a match are emitted
             keys, times = [f"end of {name}"], np.array([START_S + 10_000.0])
         table = {
             "key": pa.array(keys, pa.string()),
@@ -58,7 +58,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def _shuffled(spark: SparkSession) -> Iterator[None]:
-    """Let Spark shuffle: the tables are so small that it would broadcast them."""
+    """Make Spark shuffle: the tables are so small that it would broadcast them."""
     name = "spark.sql.autoBroadcastJoinThreshold"
     before = spark.conf.get(name) or "10m"
     spark.conf.set(name, "-1")
@@ -198,8 +198,8 @@ def test_a_stream_and_a_table(spark: SparkSession, data: Path, tmp_path: Path, h
     [
         ({"how": "full"}, "full joins cannot be split.*use one of inner, left, right, semi, anti"),
         ({"how": "cross"}, "cross joins cannot be split"),
-        ({"how": "left", "split": "right"}, "a left join can split its left side, not 'right'"),
-        ({}, r"two streams are joined within a time: give times=\('left_time'"),
+        ({"how": "left", "split": "right"}, "split must be 'left' for how='left', got 'right'"),
+        ({}, r"a join of two streams needs a time range: set times=\('left_time'"),
     ],
 )
 def test_joins_that_cannot_be_had(
@@ -214,9 +214,9 @@ def test_bad_sides(spark: SparkSession, data: Path, tmp_path: Path) -> None:
     clicks, views = table(spark, data, "clicks"), table(spark, data, "views")
     with pytest.raises(ValueError, match="no column is named 'kay' on the left"):
         Balancer("w-choices").join(clicks, views, "kay")
-    with pytest.raises(ValueError, match=r"are for two streams: leave them out"):
+    with pytest.raises(ValueError, match=r"are for two streams: omit them"):
         Balancer("w-choices").join(clicks, views, "key", times=("at", "seen"))
-    with pytest.raises(ValueError, match="a join is split by a plan, and pkg makes none"):
+    with pytest.raises(ValueError, match="a join needs a plan, and pkg makes none"):
         Balancer("pkg").join(clicks, views, "key")
     with pytest.raises(ValueError, match=r"within must be \(least, most\)"):
         Balancer("w-choices", checkpoint=str(tmp_path)).join(
@@ -226,5 +226,5 @@ def test_bad_sides(spark: SparkSession, data: Path, tmp_path: Path) -> None:
             times=("at", "seen"),
             within=(MOST, LEAST),
         )
-    with pytest.raises(ValueError, match="of a stream and a table the stream is split"):
+    with pytest.raises(ValueError, match="split must be 'left' for a join of a stream and a table"):
         Balancer("w-choices").join(stream(spark, data, "clicks"), views, "key", split="right")

@@ -1,4 +1,4 @@
-"""A real Kafka: totals stay exact while the broker and the query stop and start again."""
+"""With a real Kafka, totals stay exact while the broker and the query are restarted."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_restarts_of_the_broker_and_of_the_query_lose_and_double_nothing(tmp_pat
         output, errors = process.communicate(timeout=300)
     finally:
         with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)  # its broker too, whatever became of it
+            os.killpg(process.pid, signal.SIGKILL)  # its broker too, whatever its state
     assert process.returncode == 0, errors[-3000:]
     found = json.loads(output.splitlines()[-1])
     expected = found["expected"]

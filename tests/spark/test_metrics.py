@@ -1,4 +1,4 @@
-"""What a balanced query tells of its batches."""
+"""The metrics that a balanced query reports for its batches."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_every_batch_is_reported(
             pq.write_table(table, tmp_path / "next.parquet")
             (tmp_path / "next.parquet").rename(tmp_path / f"in/{i}.parquet")
             query.processAllAvailable()
-            # Until it is planned: the first plan may have to wait for the compiler of kernels.
+            # Wait for a plan: the first one may have to wait until the kernels are compiled.
             deadline = time.monotonic() + 120
             while len(balance.metrics) <= i and time.monotonic() < deadline:
                 time.sleep(0.1)
@@ -95,13 +95,13 @@ def test_profile(spark: SparkSession) -> None:
     assert re.search(r"40,000 records on 8 workers.*hottest keys: hot (49|50)\.", str(found))
     assert found.busiest_over_mean > 4
     assert profile(df.limit(0), "key").busiest_over_mean == 0
-    with pytest.raises(ValueError, match="looks at a batch"):
+    with pytest.raises(ValueError, match="profile needs a batch, got a stream"):
         profile(spark.readStream.format("rate").load(), "value")
 
 
 @pytest.mark.parametrize(("scheme", "mode"), [("w-choices", "planned"), ("w-choices", "online")])
 def test_code_is_compiled_once(spark: SparkSession, tmp_path: Path, scheme: str, mode: str) -> None:
-    """What changed with every batch would be compiled, and be cold, in every batch."""
+    """Code that changes with every batch would be compiled again, and be cold, in every batch."""
     compiled = spark._jvm.org.apache.spark.metrics.source.CodegenMetrics  # type: ignore[union-attr]
     counts: dict[int, int] = {}
     (tmp_path / "in").mkdir()

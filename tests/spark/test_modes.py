@@ -30,7 +30,7 @@ pytestmark = pytest.mark.usefixtures("three_workers")
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Write events that are late and out of order, and one that closes all windows."""
+    """Write late and unordered events, and one that closes all windows."""
     path, rng, tables = tmp_path_factory.mktemp("events"), np.random.default_rng(1), []
     for i in range(4):
         at = 1_767_225_600 + 40 * i + rng.uniform(-20, 40, 250)
@@ -79,7 +79,7 @@ def plain(spark: SparkSession, folder: Path, window: str, mode: str, out: Path) 
 def test_windows(
     spark: SparkSession, folder: Path, tmp_path: Path, scheme: str, window: str, mode: str
 ) -> None:
-    """Each batch gives what that of the plain query does, and Spark's guard stays on."""
+    """Each batch returns the rows of the plain query's batch, with Spark's guard on."""
     balance = Balancer(scheme, checkpoint=str(tmp_path / "chk"))
     timely = events(spark, folder)
     found = balance.groupBy(timely, WINDOWS[window](), "key").agg(*named(aggregates()))
@@ -106,7 +106,7 @@ def test_where_the_guard_is_off(
 
 
 class Spread:
-    """The largest less the smallest."""
+    """The difference between the largest and the smallest value."""
 
     def create_accumulator(self) -> list[int]:
         return []

@@ -1,4 +1,4 @@
-"""States that move on real Spark: what plain Spark gives, or a refusal that says what to do."""
+"""States that move on real Spark: the results of plain Spark, or a refusal with a way out."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_moved_states_are_those_of_plain_spark(
 def counted(
     key: tuple[Any, ...], chunks: Iterator[pd.DataFrame], state: Any
 ) -> Iterator[pd.DataFrame]:
-    """Count the rows of a key, and say which worker did it."""
+    """Count the rows of a key, and emit the worker that counted them."""
     n = (state.get[0] if state.exists else 0) + sum(map(len, chunks))
     state.update((n,))
     context = TaskContext.get()
@@ -60,7 +60,7 @@ def counted(
 
 @dataclass
 class Counts:
-    """A query that counts, started and stopped, with plans made by hand."""
+    """A query that counts rows, is started and stopped, and follows plans made by hand."""
 
     spark: SparkSession
     folder: Path
@@ -71,7 +71,7 @@ class Counts:
     found: dict[int, list[Any]] = field(default_factory=dict)
 
     def put(self, *batches: list[Any]) -> Counts:
-        """Add batches of keys."""
+        """Write batches of keys."""
         kind = pa.float64() if isinstance(batches[0][0], float) else pa.string()
         tables = [pa.table({"key": pa.array(keys, kind)}) for keys in batches]
         write_batches(self.folder / "in", tables, self.batches)
@@ -79,7 +79,7 @@ class Counts:
         return self
 
     def run(self, then: Callable[[int], None] = lambda number: None) -> dict[int, list[Any]]:
-        """Run what was put; return results by batch."""
+        """Run the query over all batches so far; return the results by batch."""
         checkpoint = str(self.folder / "checkpoint")
         self.balance = Balancer(
             self.scheme, checkpoint=checkpoint, name=self.name, active=self.active
@@ -100,7 +100,7 @@ class Counts:
         return self.found
 
     def plan(self, places: dict[str, int], version: int = 1) -> None:
-        """Want keys to be at workers."""
+        """Save a plan that puts keys on workers."""
         df = self.spark.createDataFrame([(key,) for key in places], "key string")
         ids = df.select("key", plan_key([F.col("key")]).alias("id")).collect()
         rows = sorted((row["id"] % 2**64, places[row["key"]]) for row in ids)
@@ -111,7 +111,7 @@ class Counts:
         return self.folder / "checkpoint/unskew" / self.name / "states"
 
     def failure(self) -> str:
-        """Return why the query fails."""
+        """Return the error of the query."""
         with pytest.raises((StreamingQueryException, LostStateError)) as error:
             self.run()
         return cause(error.value)
@@ -128,7 +128,7 @@ def test_lost_and_foreign_folders_are_refused(spark: SparkSession, tmp_path: Pat
     counts = Counts(spark, tmp_path).put(["a", "b"])
     counts.run()
     counts.put(["a", "b"])
-    # Another name is another folder.
+    # Another name means another folder.
     counts.name = "other"
     assert re.search(
         "has run before, and there is no record .*the name that it had", counts.failure()
@@ -139,13 +139,15 @@ def test_lost_and_foreign_folders_are_refused(spark: SparkSession, tmp_path: Pat
     shutil.rmtree(tmp_path / "checkpoint/unskew", ignore_errors=True)
     shutil.move(tmp_path / "kept", tmp_path / "checkpoint/unskew")
     (counts.states / "orders/0").rename(tmp_path / "orders-0")
-    assert re.search("orders/0, where states are: it is not there; restore", counts.failure())
+    assert re.search(
+        r"orders/0 \(the orders of a batch\): the file is missing; restore", counts.failure()
+    )
     (tmp_path / "orders-0").rename(counts.states / "orders/0")
     assert [row[:2] for row in counts.run()[1]] == [("a", 2), ("b", 2)]
 
 
 class Bomb:
-    """Something that, unpickled, writes a file."""
+    """An object that writes a file when it is unpickled."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -185,7 +187,7 @@ def test_new_keys_are_born_where_they_belong(spark: SparkSession, tmp_path: Path
         new = [row for row in found[number] if row[0] in names[number]]
         assert len(new) == 20
         assert gone not in {row[2] for row in new}
-    # Those that were there leave with their first rows.
+    # The keys of a worker that left move with their first rows.
     assert gone in {row[2] for row in found[1]}
     assert gone not in {row[2] for number in (2, 3, 4) for row in found[number]}
     assert [row[1] for row in found[4] if row[0] in names[0]] == [5] * 5
@@ -200,7 +202,7 @@ def test_minus_zero_is_refused(spark: SparkSession, tmp_path: Path) -> None:
 
 
 class Timeless(StatefulProcessor):
-    """Counts rows; sets no timer, and wants to see none."""
+    """Counts rows; sets no timer, and fails if it sees one."""
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self.handle, self.count = handle, handle.getValueState("n", "n bigint")
@@ -255,7 +257,7 @@ def test_processors_see_no_timers_of_ours(spark: SparkSession, tmp_path: Path) -
         counts.plan({"a": number % 3, "b": (number + 1) % 3, "c": 0}, number + 1)
 
     out = found.writeStream.foreachBatch(take).outputMode("update")
-    # Not with availableNow: with timers by the clock, Spark would go on for ever.
+    # Not with availableNow: with processing-time timers, Spark would never stop.
     out = out.option("checkpointLocation", checkpoint).trigger(processingTime="1 second")
     query = out.start()
     until = time.time() + 120

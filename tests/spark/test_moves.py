@@ -1,4 +1,4 @@
-"""Planning for keys that stay whole: by what they cost, for workers that are not alike."""
+"""Planning for keys that stay whole, by their costs and for workers of different speeds."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from unskew.spark.control.schemes import MEASURED
 from unskew.spark.plans.split_plan import PlanFolder
 from unskew.spark.runtime.places import Place
 from unskew.spark.state.costs import Cost, Meter
-from unskew.spark.state.exports import HERE, MOVED, Note
+from unskew.spark.state.exports import HERE, MOVED, StateChange
 from unskew.spark.state.move_log import MoveLog
-from unskew.spark.state.reports import Report, ReportFile
+from unskew.spark.state.reports import KeyReport, ReportFile
 
 N = 4
 KEYS = np.random.default_rng(3).integers(0, 2**63, 200, np.uint64)
@@ -43,7 +43,7 @@ def moving(folder: Path, capacities: list[float] | str | None = None) -> MoveCon
 
 
 def places(controller: MoveController) -> dict[int, int]:
-    """Return where keys are under the newest plan."""
+    """Return the workers of keys under the newest plan."""
     entries = zip(
         controller.current.keys.tolist(), controller.current.workers.tolist(), strict=True
     )
@@ -92,8 +92,9 @@ def test_reports_are_appended_by_one_process_and_taken_by_another(tmp_path: Path
     path = tmp_path / "reports"
     assert ReportFile(path).take() == []
     cost, state = Cost(3, 0.5, 9, 1).text(7), {"0": Decimal("1.50"), "1": [b"x", None]}
-    moved = Note(MOVED, 7, "{'a'}", 2, state, 5, b"type", 9)
-    written = [Report(cost), Report(note=moved), Report(cost, Note(HERE, 8, "{'b'}", 1))]
+    moved = StateChange(MOVED, 7, "{'a'}", 2, state, 5, b"type", 9)
+    here = StateChange(HERE, 8, "{'b'}", 1)
+    written = [KeyReport(cost), KeyReport(change=moved), KeyReport(cost, here)]
     file = ReportFile(path)
     for report in written:
         file.append(report)
@@ -106,7 +107,7 @@ def test_reports_are_appended_by_one_process_and_taken_by_another(tmp_path: Path
 def test_reports_cannot_have_code_run(tmp_path: Path) -> None:
     path = tmp_path / "reports"
     path.write_bytes(pickle.dumps((print, None)))
-    with pytest.raises(pickle.UnpicklingError, match="no plain value"):
+    with pytest.raises(pickle.UnpicklingError, match="not a plain value"):
         ReportFile(path).take()
 
 

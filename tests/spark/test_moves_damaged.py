@@ -1,4 +1,4 @@
-"""Files of states that move, lost, broken or another's: what is told, and that it goes on."""
+"""Files of moving states that are lost, broken or foreign: the errors, and the way back."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DAMAGE = ("lost", "empty", "cut", "changed", "swapped", "all of them")
 
 
 def damage(root: Path, how: str, which: int) -> None:
-    """Do something bad to a file that tells of states."""
+    """Damage a file of the move log."""
     files = sorted(path for path in (root / "states").rglob("*") if path.is_file())
     files = [path for path in files if "plans" not in path.parts]
     path = files[which % len(files)]
@@ -45,7 +45,7 @@ def damage(root: Path, how: str, which: int) -> None:
 
 @contextmanager
 def suppress_told() -> Iterator[None]:
-    """Take errors that say what to do."""
+    """Accept errors that name a way out."""
     try:
         yield
     except LostStateError as error:
@@ -82,11 +82,11 @@ def test_whatever_happens_to_files_is_told_or_harmless(
             shutil.copytree(root, root.with_name(f"{root.name}-kept"))
             damage(root, how, which)
             before = deepcopy(world.stores)
-            world.__post_init__()  # a new driver, which knows nothing
+            world.__post_init__()  # a new driver, which has nothing in memory
             with suppress_told():
                 world.log.check()
                 assert sorted(world.run(batch, step["rows"])) == sorted(wanted)
-            # Restored as it was, the query goes on.
+            # With the file restored, the query continues.
             shutil.rmtree(root)
             shutil.move(root.with_name(f"{root.name}-kept"), root)
             world.stores = before

@@ -31,7 +31,7 @@ def test_histories_end_as_plain_ones(
 
 
 def objects(root: Path) -> list[str]:
-    """Return the objects of states, and what else there is under moves."""
+    """Return the objects with states, and the other files under moves."""
     return sorted(str(p.relative_to(root)) for p in (root / "states/moves").rglob("*.*"))
 
 
@@ -66,7 +66,7 @@ def test_a_key_without_rows_keeps_its_state_and_no_others(tmp_path: Path) -> Non
     }
     world.want(away)
     world.run(0, {key: ["a"] for key in range(4)})
-    for batch in range(1, 40):  # key 3 does not come again
+    for batch in range(1, 40):  # key 3 has no more rows
         world.run(batch, {0: ["a"], 1: ["a"], 2: ["a"]})
     (kept,) = [name for name in objects(tmp_path) if ".0.0" not in name]
     assert "carried" in kept or kept.split(".")[2] == "1"
@@ -79,7 +79,7 @@ def test_a_key_without_rows_keeps_its_state_and_no_others(tmp_path: Path) -> Non
 
 
 def test_many_changes_are_put_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(move_log, "FEW", 1)
+    monkeypatch.setattr(move_log, "MAX_CHANGES", 1)
     rng = np.random.default_rng(3)
     rows = ["a", "s", "gone"]
     history: list[Any] = [

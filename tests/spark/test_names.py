@@ -1,4 +1,4 @@
-"""Names as users have them: none of theirs is taken, and Spark's way to read them is ours."""
+"""Any column names of users work, and names are resolved as Spark resolves them."""
 
 from __future__ import annotations
 
@@ -138,11 +138,11 @@ def test_names_are_free(spark: SparkSession) -> None:
         (
             ("a.b",),
             ValueError,
-            r"^'a.b' is a column, but not as Spark reads .* give it as '`a.b`'$",
+            r"^there is a column 'a.b', but Spark reads .* write '`a.b`'$",
         ),
-        (("c`d",), ValueError, r"give it as '`c``d`'$"),
+        (("c`d",), ValueError, r"write '`c``d`'$"),
         (("User.x",), ValueError, r"^no column 'User.x' .*; give one of these$"),
-        ((7,), TypeError, r"^a key is the name of a column or a Column, got 7"),
+        ((7,), TypeError, r"^a key must be a Column or the name of one, got 7"),
     ],
 )
 def test_keys_that_are_refused(

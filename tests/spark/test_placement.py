@@ -1,4 +1,4 @@
-"""Zero misplaced records: each row is on the worker that was chosen for it, in every operator."""
+"""No misplaced records: each row is on the worker that was chosen for it, in every operator."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ CASES = [*((name,) for name in KEYS), *COMPOSITES]
 
 
 def numbers(*types: type[np.signedinteger[Any]]) -> list[Any]:
-    """Return random numbers of NumPy types, the least and the greatest among them."""
+    """Return random numbers of NumPy types, including the least and the greatest."""
     rng, arrays = np.random.default_rng(11), []
     for kind in types:
         low, high = np.iinfo(kind).min, np.iinfo(kind).max
@@ -77,7 +77,7 @@ def of_target(n_workers: int) -> Column:
 
 
 def test_expression_equals_kernel(spark: SparkSession) -> None:
-    """Slots and partitions, for several numbers of workers, in the JVM and in the kernel."""
+    """Slots and partitions agree in the JVM and in the kernel, for several numbers of workers."""
     keys, others, draws = numbers(np.int64, np.int32, np.int64)
     tables = []
     for n in (1, 2, 7, 8, 200):
@@ -103,7 +103,7 @@ def test_expression_equals_kernel(spark: SparkSession) -> None:
 
 @pytest.fixture(scope="module")
 def typed(spark: SparkSession) -> DataFrame:
-    """Return rows with a key of each type; one in eleven is null, in other rows for each type."""
+    """Return rows with a key of each type; one in eleven is null, in different rows by type."""
     rows = spark.range(0, 720, 1, 3).withColumn("n", F.col("id") % 40)
     keys = enumerate((KEYS | {"bigint_2": KEYS["bigint"]}).items())
     nulls = (f"IF((id + {7 * i}) % 11 = 0, NULL, {key}) AS {name}" for i, (name, key) in keys)
@@ -112,7 +112,7 @@ def typed(spark: SparkSession) -> DataFrame:
 
 @pytest.fixture(scope="module")
 def hashed(typed: DataFrame) -> pd.DataFrame:
-    """Return the rows of `typed`: their source, and the 64-bit keys that routers see."""
+    """Return the sources of the rows of `typed`, and the 64-bit keys that routers see."""
     keys = (F.xxhash64(*names).alias("-".join(names)) for names in CASES)
     return typed.select("id", F.spark_partition_id().alias("source"), *keys).toArrow().to_pandas()
 
@@ -133,7 +133,7 @@ def test_rows_are_grouped_where_the_router_said(
         wanted[part["id"]] = router.route(part[name].to_numpy())
     assert rows["worker"].tolist() == wanted.tolist()
     if name in ("float", "double"):
-        # -0.0 is 0.0 and all NaNs are one, to Spark's hash and to its groups.
+        # Spark hashes and groups -0.0 as 0.0, and all NaNs as one.
         assert len(found) == len(set(zip(hashed[name], wanted, strict=True)))
 
 
@@ -230,7 +230,7 @@ def rows_and_worker(groups: GroupedData) -> DataFrame:
 
 
 def tagger() -> Callable[[pd.DataFrame], pd.DataFrame]:
-    """Return a function that tells where it runs; not of this module, which workers lack."""
+    """Return a function that emits its worker; it is local, as workers lack this module."""
 
     def tag(rows: pd.DataFrame) -> pd.DataFrame:
         context = TaskContext.get()

@@ -1,4 +1,4 @@
-"""Each operator of each query keeps its files by itself, and finds them again."""
+"""Each operator of each query has a folder of its own, and finds it again."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_two_operators_in_a_query(spark: SparkSession, folder: Path, tmp_path: Path) -> None:
-    """Medians of two lengths of windows, whose plans hold for other times."""
+    """Medians in windows of two lengths, whose plans are valid at different times."""
 
     def both(medians: Callable[[DataFrame, Column], DataFrame]) -> DataFrame:
         rows = read_batches(spark, folder).withWatermark("time", "10 seconds")
@@ -108,7 +108,7 @@ def test_names_of_balancers(name: Any) -> None:
 
 
 def planned(balance: Balancer, batches: int) -> None:
-    """Wait for the metrics of as many batches."""
+    """Wait for the metrics of this many batches."""
     deadline = time.monotonic() + 120
     while len(balance.metrics) < batches and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -116,7 +116,7 @@ def planned(balance: Balancer, batches: int) -> None:
 
 
 def test_a_dataframe_that_is_started_again(spark: SparkSession, tmp_path: Path) -> None:
-    """Its second run has metrics, and plans, as the first; its results are those of one run."""
+    """The second run has metrics and plans like the first; the results are those of one run."""
     keys = ["hot" if i % 10 < 6 else f"k{i % 50}" for i in range(500)]
     write_batches(tmp_path / "in", [pa.table({"key": keys})] * 2)
     balance = Balancer("w-choices", checkpoint=str(tmp_path / "chk"))

@@ -27,7 +27,7 @@ N = 16
 
 
 def measured(z: float, keys: int = 1000) -> KeyFrequencies:
-    """Return the shares of a Zipf law over random keys, the rare ones by home only."""
+    """Return the shares of Zipf-distributed random keys; the rare ones only by home."""
     rng = np.random.default_rng(1)
     ids = rng.integers(0, 2**64, keys, np.uint64)
     counts = np.asarray(1e6 * np.arange(1, keys + 1) ** -z, np.float64)
@@ -44,7 +44,7 @@ def loads_of(found: KeyFrequencies, plan: SplitPlan) -> NDArray[np.float64]:
     workers: dict[int, list[int]] = {}
     for key, worker in zip(plan.keys.tolist(), plan.workers.tolist(), strict=True):
         workers.setdefault(key, []).append(worker)
-    loads = found.homes.copy()
+    loads = found.home_loads.copy()
     for key, count, home in zip(found.keys, found.counts, hashed(found.keys), strict=True):
         loads[home] -= count
         for worker in workers.get(int(key), [home]):
@@ -61,7 +61,7 @@ def test_classified_plans_balance(scheme: str, z: float) -> None:
     loads = loads_of(found, plan)
     assert loads.max() / loads.mean() < 1.05
     assert (plan.version, plan.scheme) == (1, scheme)
-    # Nothing changed, so nothing is planned.
+    # Nothing changed, so there is no new plan.
     assert strategy.plan(found, plan) is plan
 
 
@@ -85,7 +85,7 @@ def test_memory_follows_drift() -> None:
     ranked = history.measured()
     assert ranked.keys.tolist() == [2, 1]
     assert ranked.counts[1] == pytest.approx(100 / 32)
-    assert ranked.homes[0] == pytest.approx(110 / 32)
+    assert ranked.home_loads[0] == pytest.approx(110 / 32)
 
 
 def test_plan_folder_passes_over_broken_plans(
@@ -100,7 +100,7 @@ def test_plan_folder_passes_over_broken_plans(
         found = folder.latest()
     assert found is not None
     assert found.same_pairs(good)
-    assert "plans/2 is passed over: corrupt split plan" in caplog.text
+    assert "plans/2 is skipped: corrupt split plan" in caplog.text
 
 
 def skewed(spark: SparkSession, path: Path, files: int) -> DataFrame:
@@ -156,12 +156,12 @@ def test_stream_learns_and_goes_on_after_a_restart(spark: SparkSession, tmp_path
     assert skews[0] > 2.5
     assert skews[3] < 1.2
     run(1)
-    # From the plan of the run before, not from nothing.
+    # It continues from the plan of the previous run, not from an empty one.
     assert skews[-1] < 1.2
 
 
 def test_a_version_stays_what_it_is(tmp_path: Path) -> None:
-    """The last plan of a query that was stopped may be saved when the next query has begun."""
+    """The last plan of a stopped query may be saved after the next query has started."""
     folder = PlanFolder(str(tmp_path))
     first = folder.save(SplitPlan.of(N, [(5, 1)], 1, "one"))
     second = folder.save(SplitPlan.of(N, [(5, 2)], 1, "two"))

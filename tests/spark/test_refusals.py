@@ -1,4 +1,4 @@
-"""What a balancer refuses, before anything runs: the fault by name, and the way out."""
+"""Refusals of a balancer before anything runs: they name the fault and the way out."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_keys_that_cannot_be_hashed(events: DataFrame, key: str, kind: str) -> N
         TypeError, match=f"^cannot group by .* of type {re.escape(kind)}: "
     ) as error:
         Balancer("pkg").route(events, "id", key)
-    assert "by to_json or map_entries" in str(error.value)
+    assert "with to_json or map_entries" in str(error.value)
 
 
 def test_column_before_the_keys_that_is_not_there(events: DataFrame) -> None:
@@ -125,7 +125,7 @@ def test_nothing_to_aggregate(events: DataFrame) -> None:
 
 
 def test_import_without_pyspark() -> None:
-    """Only the Spark part asks for PySpark, and says how it is installed."""
+    """Only the Spark part needs PySpark, and its error shows how to install it."""
     command = [sys.executable, "-W", "error", "-c", WITHOUT_PYSPARK]
     out = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     message, cause = out.splitlines()
@@ -136,8 +136,10 @@ def test_import_without_pyspark() -> None:
 def test_columns_that_cannot_be_placed(events: DataFrame) -> None:
     with pytest.raises(ValueError, match=r"^there is a column 'slot' already: rename it"):
         Balancer("pkg").route(events.withColumnRenamed("shop_id", "slot"), "id")
-    with pytest.raises(ValueError, match=r"^give each key column once, got id, id$"):
+    with pytest.raises(
+        ValueError, match=r"^key columns must differ, got id, id: give each of them once$"
+    ):
         Balancer("pkg").route(events, "id", "id")
     collated = events.selectExpr("cast(id AS string) COLLATE UTF8_LCASE AS name")
-    with pytest.raises(TypeError, match="of a collated string a plain one, by lower"):
+    with pytest.raises(TypeError, match="and a collated string with lower"):
         Balancer("pkg").route(collated, "name")

@@ -1,4 +1,4 @@
-"""Spark decides as the simulator does: record by record the workers of the same routers."""
+"""Spark and the simulator make the same decisions: the same worker for every record."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from unskew.state import WHOSE
 
 WORKERS = 8
 SCHEMES = {name: name for name in ROUTERS} | {
-    # All parts of a scheme come into play within a few hundred records.
+    # All parts of a scheme are used within a few hundred records.
     "greedy-d": "greedy-d:d=3",
     "d-choices": "d-choices:warm_up=30:capacity=20",
     "w-choices": "w-choices:warm_up=50",
@@ -33,10 +33,10 @@ SCHEMES = {name: name for name in ROUTERS} | {
     "fish": "fish:epoch=60:rate=50:counters=30",
 }
 SPEEDS: dict[str, list[float]] = dict.fromkeys(("consistent", "fish"), [1.0, 0.5] * 4)
-"""Capacities of the workers, where a scheme looks at them."""
+"""The capacities of the workers, for schemes that use them."""
 GROUPS = [list(SCHEMES)[start : start + 5] for start in range(0, len(SCHEMES), 5)]
 STARTS = [3, 5, 2, 4]
-"""Sources of the query, each time that it is started; two batches each time."""
+"""The number of sources of each run of the query; each run has two batches."""
 
 ORDER = [("source", "ascending"), ("id", "ascending")]
 Workers = NDArray[np.int32]
@@ -44,7 +44,7 @@ Workers = NDArray[np.int32]
 
 @pytest.fixture(scope="module")
 def folder(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Return a folder of skewed records, in files, each of which is a source in a batch."""
+    """Return a folder with files of skewed records; each file is a source in a batch."""
     settings = {
         "spark.sql.files.openCostInBytes": 2**27,
         "spark.sql.execution.arrow.maxRecordsPerBatch": 50,
@@ -64,7 +64,7 @@ def folder(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 
 def routed(df: DataFrame, schemes: list[str], checkpoint: Path | None = None) -> DataFrame:
-    """Return records with the workers that each of some schemes chose."""
+    """Return records with the worker that each scheme chose."""
     df = df.withColumn("source", F.spark_partition_id())
     for name in schemes:
         place = None if checkpoint is None else str(checkpoint)
@@ -81,14 +81,14 @@ def routed(df: DataFrame, schemes: list[str], checkpoint: Path | None = None) ->
 
 
 def sources(batch: pa.Table) -> dict[int, pa.Table]:
-    """Return the records of each source, in their order there."""
+    """Return the records of each source in order."""
     batch = batch.sort_by(ORDER)
     numbers = np.unique(batch["source"].to_numpy()).tolist()
     return {source: batch.filter(pc.field("source") == source) for source in numbers}
 
 
 def replayed(spec: str, batches: list[pa.Table]) -> Iterator[tuple[int, pa.Table, Workers]]:
-    """Give the records of each source in each batch, and where routers on the driver send them."""
+    """Yield the records of each source in each batch, and the workers that routers choose."""
     (scheme,) = read_schemes(spec)
     given = dict(scheme.given)
     if scheme.name in SPEEDS:
@@ -121,7 +121,7 @@ def test_batch(spark: SparkSession, folder: Path, schemes: list[str]) -> None:
 
 @pytest.mark.parametrize("schemes", GROUPS, ids=" ".join)
 def test_stream(spark: SparkSession, folder: Path, tmp_path: Path, schemes: list[str]) -> None:
-    """The query is started again and again, with more sources and with fewer; it fails once."""
+    """The query is restarted several times, with more and with fewer sources; it fails once."""
     files = iter(sorted(folder.iterdir()))
     found: dict[int, pa.Table] = {}
     failed: dict[int, pa.Table] = {}

@@ -1,4 +1,4 @@
-"""Router state in files: what was saved is read back, and nothing else is taken for it."""
+"""Router state in files: a saved state is read back, and nothing else is mistaken for it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from unskew.plan import Plan
 from unskew.routers import ROUTERS, make_router
-from unskew.spark.routing.state_files import KEPT, RouterStateError, StateFiles
+from unskew.spark.routing.state_files import KEPT_STATES, RouterStateError, StateFiles
 from unskew.state import Snapshot
 
 
@@ -24,7 +24,7 @@ def number(snapshot: Snapshot | None) -> float | None:
 
 
 def saved(root: Path, *batches: int, source: int = 0) -> StateFiles:
-    """Return files in which a source has states: the number of the batch, in its thousand."""
+    """Return files with the states of a source, each the number 1000 * source + batch."""
     files = StateFiles(str(root))
     for batch in batches:
         files.save(source, batch, state(1000 * source + batch))
@@ -80,7 +80,7 @@ def test_load_gives_the_last_state_before_the_batch(tmp_path: Path) -> None:
 
 
 def test_batch_tried_again_starts_as_the_first_time(tmp_path: Path) -> None:
-    """What a batch wrote before it failed is not read by the batch itself, and is replaced."""
+    """A state that a failed batch wrote is not read by its next attempt, and is replaced."""
     files = saved(tmp_path, 4, 5)
     files.save(0, 5, state(5.25))
     assert number(files.load(0, 5)) == 4
@@ -92,7 +92,7 @@ def test_last_eight_are_kept_of_each_source(tmp_path: Path) -> None:
     saved(tmp_path, *range(95, 107))
     saved(tmp_path, 3, source=1)
     kept = sorted((tmp_path / "0").iterdir(), key=lambda path: int(path.name))
-    assert KEPT == 8
+    assert KEPT_STATES == 8
     assert [int(path.name) for path in kept] == list(range(99, 107))
     assert [path.name for path in (tmp_path / "1").iterdir()] == ["3"]
 
@@ -104,7 +104,7 @@ def test_idle_source_keeps_its_state(tmp_path: Path) -> None:
 
 
 def test_source_without_state_goes_on_from_another(tmp_path: Path) -> None:
-    """New sources are dealt out to the old ones, by number; only states before the batch count."""
+    """New sources continue from old ones by number; only states before the batch count."""
     files = StateFiles(str(tmp_path))
     for source in (0, 2, 10):
         saved(tmp_path, 1, 2, source=source)
@@ -112,7 +112,7 @@ def test_source_without_state_goes_on_from_another(tmp_path: Path) -> None:
     assert [number(files.load(new, 2)) for new in (4, 5, 6, 7)] == [2001, 10001, 1, 2001]
     assert [number(files.load(new, 3)) for new in (4, 5, 6, 7)] == [2, 2002, 3002, 10002]
     assert [number(files.load(old, 2)) for old in (0, 2, 10)] == [1, 2001, 10001]
-    # It has a state of batch 2 only, and so none before it.
+    # It has only a state of batch 2, and so none before it.
     assert number(files.load(3, 2)) == 1
     assert number(files.load(0, 1)) is None
 

@@ -1,4 +1,4 @@
-"""Functions with state over keys that move: the results of plain Spark, on real streams."""
+"""Functions with state over moving keys give the results of plain Spark on real streams."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ STATE = "n bigint, chain bigint"
 
 
 def write_stream(folder: Path, files: int, keys: int, records: int) -> None:
-    """Write a drifting stream, a file for each batch, with null among the keys."""
+    """Write a drifting stream, one file for each batch, with null among the keys."""
     folder.mkdir()
     for file in range(files):
         ids = np.concatenate(list(Zipf(0.8, keys, records, file).ids()))
@@ -57,7 +57,7 @@ def read(spark: SparkSession, folder: Path) -> DataFrame:
 def chained(
     key: tuple[Any, ...], chunks: Iterator[pd.DataFrame], state: Any
 ) -> Iterator[pd.DataFrame]:
-    """Fold values in order: any row lost, doubled or out of order shows."""
+    """Fold values in order, so that a lost, duplicated or misplaced row changes the result."""
     n, chain = state.get if state.exists else (0, 7)
     file = -1
     for chunk in chunks:
@@ -73,7 +73,7 @@ Results = dict[Any, list[tuple[int, ...]]]
 
 
 class Sink:
-    """Collects results by batch; one that comes again counts once."""
+    """Collects results by batch; a repeated batch counts once."""
 
     def __init__(self) -> None:
         self.batches: dict[int, list[Any]] = {}
@@ -100,7 +100,7 @@ def start(results: DataFrame, sink: Sink, checkpoint: Path, mode: str = "update"
 
 
 def wait(query: StreamingQuery, done: Callable[[int], bool]) -> None:
-    """Wait until a batch of that number is done, then stop."""
+    """Wait until the batch with this number is done, then stop the query."""
     until = time.time() + 120
     try:
         while query.isActive and time.time() < until:
@@ -140,7 +140,7 @@ def test_moved_keys_give_the_results_of_plain_spark(
     (tmp_path / "in").mkdir()
     sink, checkpoint, moved = Sink(), tmp_path / "balanced", 0
     for stop in (files // 2, files):  # with a restart in between
-        # Not before: a query that is stopped while it looks for files may put two in a batch.
+        # Not before: a query that is stopped while it lists files may put two in a batch.
         for path in sorted((tmp_path / "all").iterdir())[:stop]:
             shutil.copy2(path, tmp_path / "in")
         balance = Balancer(scheme, checkpoint=str(checkpoint))
@@ -158,7 +158,7 @@ def test_moved_keys_give_the_results_of_plain_spark(
 def laden(
     key: tuple[Any, ...], chunks: Iterator[pd.DataFrame], state: Any
 ) -> Iterator[pd.DataFrame]:
-    """Keep a state of a size of its own, and take a time that matters."""
+    """Keep a state whose size depends on the key, and take a noticeable time."""
     time.sleep(0.02 * sum(map(len, chunks)))
     state.update((str(key[0]) * 50,))
     yield pd.DataFrame({"key": [key[0]]})
@@ -197,7 +197,7 @@ def test_what_moves_is_what_the_planner_promised(
 def sessions(
     key: tuple[Any, ...], chunks: Iterator[pd.DataFrame], state: Any
 ) -> Iterator[pd.DataFrame]:
-    """Count the rows of a key until none come for a while: then say so, and forget."""
+    """Count the rows of a key; when it times out, emit the count and remove the state."""
     if state.hasTimedOut:
         (n,) = state.get
         state.remove()
@@ -312,9 +312,9 @@ def test_workers_come_and_go(spark: SparkSession, tmp_path: Path) -> None:
     assert sink.by_key() == plain(spark, tmp_path / "in", tmp_path / "plain", files)
     loads = {m.batch: m.loads for m in balance.metrics}
     assert [*loads[0][n - 2 :]] == [0, 0]
-    # Loads are by a sample, and a plan may come a batch later: some batch with all of them active.
+    # Loads are sampled, and a plan may be a batch late: each worker is used in one of these.
     assert all(max(loads[batch][worker] for batch in (3, 4, 5)) > 0 for worker in range(n))
-    # Only keys that had no rows since they should have moved are still with those that left.
+    # Only keys without rows since their move was planned are still on workers that left.
     last = loads[max(loads)]
     assert sum(last[n // 2 :]) < 0.2 * sum(last)
     with pytest.raises(ValueError, match=r"active workers must be some of 0 to 7, got \[9\]"):
@@ -325,10 +325,13 @@ def test_what_cannot_move_is_refused(spark: SparkSession, tmp_path: Path) -> Non
     write_stream(tmp_path / "in", 1, keys=3, records=10)
     rows = read(spark, tmp_path / "in")
     given = (chained, OUTPUT, STATE, "update", "NoTimeout")
-    with pytest.raises(ValueError, match=r"w-choices splits keys.*use a planner like 'mixed'"):
+    with pytest.raises(ValueError, match=r"w-choices may split .* use a planner like 'mixed'"):
         Balancer("w-choices", checkpoint=str(tmp_path)).groupBy(rows, "key").applyInPandasWithState(
             *given
         )
+    online = Balancer("key", routing="online", checkpoint=str(tmp_path))
+    with pytest.raises(ValueError, match=r"State needs planned routing, got key with online"):
+        online.groupBy(rows, "key").applyInPandasWithState(*given)
     batch = spark.read.schema(SCHEMA).parquet(str(tmp_path / "in"))
     with pytest.raises(ValueError, match="in a batch use applyInPandas"):
         Balancer("mixed", checkpoint=str(tmp_path)).groupBy(batch, "key").applyInPandasWithState(
@@ -336,11 +339,13 @@ def test_what_cannot_move_is_refused(spark: SparkSession, tmp_path: Path) -> Non
         )
     with pytest.raises(ValueError, match=r"give Balancer\(..., checkpoint=...\)"):
         Balancer("mixed").groupBy(rows, "key").applyInPandasWithState(*given)
-    with pytest.raises(ValueError, match="workers come and go where functions with state run"):
+    with pytest.raises(ValueError, match=r"active=\.\.\. is only for functions with state"):
         Balancer("mixed", checkpoint=str(tmp_path), active=[0]).route(rows, "key")
-    with pytest.raises(ValueError, match=r"make the balancer with active=\.\.\., the workers"):
+    with pytest.raises(
+        ValueError, match=r"activate needs a balancer with active=\.\.\., the workers"
+    ):
         Balancer("mixed", checkpoint=str(tmp_path)).activate([0])
-    with pytest.raises(TypeError, match="a schema has names and types"):
+    with pytest.raises(TypeError, match="a schema must have names and types"):
         Balancer("mixed", checkpoint=str(tmp_path)).groupBy(rows, "key").applyInPandasWithState(
             chained, "bigint", STATE, "update", "NoTimeout"
         )

@@ -24,7 +24,7 @@ FILES, ROWS, KEYS = 12, 600, 50
 
 
 def write_events(folder: Path) -> None:
-    """Write skewed keys, some of them null, with times that are late by up to 25 s."""
+    """Write skewed keys, some of them null, with times that are up to 25 s late."""
     folder.mkdir()
     for file in range(FILES + 1):
         rng = np.random.default_rng(file)
@@ -102,20 +102,21 @@ def test_a_plan_holds_for_what_nobody_has_seen(
 ) -> None:
     schedule = Schedule(str(tmp_path), horizon_us=100)
     assert schedule.terms(0, 0) == [Term(0, BEGIN)]
-    # The driver has not told of batch 0 yet, so the new plan has to wait.
+    # The driver has not reported batch 0 yet, so the new plan has to wait.
     assert schedule.terms(1, 1) == [Term(0, BEGIN)]
-    schedule.tell(0, 1000, 0)
-    schedule.tell(1, 900, 0)
+    schedule.record_progress(0, 1000, 0)
+    schedule.record_progress(1, 900, 0)
     first = [Term(0, BEGIN, 1001), Term(1, 1001)]
     assert schedule.terms(2, 1) == first
     assert schedule.terms(2, 5) == first  # a batch that is tried again
-    schedule.tell(2, None, 1100)  # an empty batch, in which the watermark has passed old windows
+    # An empty batch, in which the watermark has passed old windows.
+    schedule.record_progress(2, None, 1100)
     assert schedule.terms(3, 1) == first
-    schedule.tell(3, 2000, 1102)
+    schedule.record_progress(3, 2000, 1102)
     assert schedule.terms(4, 7) == [Term(1, 1001, 2001), Term(7, 2001)]
     with caplog.at_level(logging.WARNING, "unskew.spark"):
-        schedule.tell(5, 3000, 1102)
-    assert "nothing was told of batch 4" in caplog.text
+        schedule.record_progress(5, 3000, 1102)
+    assert "no progress was recorded for batch 4" in caplog.text
     assert schedule.terms(6, 8) == schedule.terms(4, 7)
 
 

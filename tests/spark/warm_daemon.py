@@ -1,4 +1,4 @@
-"""The daemon of PySpark that forks Python workers, with what all of them import.
+"""The daemon of PySpark that forks Python workers, with the imports that all of them need.
 
 Spark kills the workers of a query that ends, and a new one takes a second to import pandas.
 """

@@ -1,6 +1,6 @@
-"""The papers' applications, a file each: real jobs, and how unskew is used.
+"""The applications of the papers, one a file: real jobs, and examples of how to use unskew.
 
-`APPS` has them by the names that ``unskew run`` and ``unskew compare`` know. The package loads
+`APPS` holds them by the names that ``unskew run`` and ``unskew compare`` accept. The package loads
 lazily: a task that needs one of them does not load the others.
 """
 
@@ -19,8 +19,8 @@ __all__ = ["APPS", "App", "Learner"]
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'unskew.apps' has no attribute {name!r}")
-    home = "unskew.apps.table" if name == "APPS" else "unskew.apps.base"
-    return getattr(importlib.import_module(home), name)
+    module = "unskew.apps.table" if name == "APPS" else "unskew.apps.base"
+    return getattr(importlib.import_module(module), name)
 
 
 def __dir__() -> list[str]:

@@ -1,4 +1,4 @@
-"""A decision tree that grows over a stream, by histograms that the workers make."""
+"""A decision tree that grows over a stream, from histograms that the workers build."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ NODES = "node int, label string, records bigint, feature int, threshold double, 
 
 @dataclass
 class Node:
-    """A node of the tree; a leaf as long as it has no feature.
+    """A node of the tree, which is a leaf as long as it has no feature.
 
     Parameters
     ----------
     label
         The class of most of its records.
     records
-        How many came to it while it was a leaf.
+        The number of records that reached it while it was a leaf.
     feature, threshold
         Records whose feature is at most the threshold go to the first child.
     children
-        The number of the first child; the second one's is the next.
+        The number of the first child; the second child has the next number.
     """
 
     label: str | None = None
@@ -51,26 +51,26 @@ class Node:
 
 @dataclass(kw_only=True)
 class DecisionTree:
-    """Grows a decision tree by histograms of features, made by workers and merged.
+    """A decision tree that grows from histograms of features, which workers build and merge.
 
-    The workers make a histogram for each leaf, feature and class, of the records of a micro-batch;
-    the driver merges them with its own. By partial key grouping there are at most two to merge, by
-    shuffle grouping one for each worker. A leaf with enough records is split where entropy falls
-    most, and then its histograms are forgotten. What is known is kept beside the balancer's
-    checkpoint, so a query that is started again goes on, and no batch is learnt twice.
+    For each micro-batch, the workers build a histogram for each leaf, feature and class; the driver
+    merges them with its own. With partial key grouping there are at most two to merge, with shuffle
+    grouping one for each worker. A leaf with enough records is split where entropy falls most, and
+    its histograms are then dropped. The tree is saved beside the balancer's checkpoint, so a query
+    that is restarted continues with it, and no batch is learnt twice.
 
     Parameters
     ----------
     bins
-        Of a histogram.
+        The number of bins of a histogram.
     candidates
-        How many points of each feature are tried.
+        The number of points of each feature that are tried.
     min_records
-        How many records a leaf needs to be split, at least one.
+        The number of records that a leaf needs to be split, at least one.
     min_gain
-        What a split has to gain more than, in bits.
+        The gain that a split must exceed, in bits.
     max_leaves
-        How large the tree grows.
+        The largest number of leaves.
 
     References
     ----------
@@ -92,92 +92,93 @@ class DecisionTree:
         whole("min_records", self.min_records, 1)
 
     def learn(self, batch: DataFrame, number: int, balance: Balancer) -> DataFrame:
-        """Learn from a batch, unless it was learnt before; return the nodes of the tree."""
+        """Learn from a batch unless it was learnt before, and return the nodes of the tree."""
         if self.learnt < 0:
             self.load(balance)
         if number > self.learnt:
-            found = balance.groupBy(self.values(batch), *KEYS).agg(self.made().alias("histogram"))
-            for leaf, feature, label, (centers, counts) in found.collect():
+            grouped = balance.groupBy(self.values(batch), *KEYS)
+            results = grouped.agg(self.aggregate().alias("histogram"))
+            for leaf, feature, label, (centers, counts) in results.collect():
                 self._add((leaf, feature, label), Histogram.of_bins(centers, counts))
             self._grow()
             self.learnt = number
             self.save(balance)
-        rows = [(node, *asdict(found).values()) for node, found in enumerate(self.nodes)]
+        rows = [(number, *asdict(node).values()) for number, node in enumerate(self.nodes)]
         return batch.sparkSession.createDataFrame(rows, NODES)
 
     def values(self, batch: DataFrame) -> DataFrame:
-        """Return a row for each feature of each record, with the leaf that it comes to."""
+        """Return a row for each feature of each record, with the leaf that the record reaches."""
         return batch.where("label is not null").select(
             self._walk(F.lit).alias("leaf"),
             F.col("label").cast("string"),
             F.posexplode("x").alias("feature", "value"),
         )
 
-    def made(self) -> Combined:
-        """Return the aggregate that makes histograms."""
+    def aggregate(self) -> Combined:
+        """Return the aggregate that builds histograms."""
         return combine(CombineHistograms(self.bins), "value", returns=RETURNS)
 
     def predict(self, rows: DataFrame, name: str = "prediction") -> DataFrame:
-        """Return the rows with the class that the tree says, in a column of this name."""
+        """Return the rows with the class that the tree predicts, in a column of this name."""
         return rows.withColumn(name, self._walk(self._label))
 
     def save(self, balance: Balancer) -> None:
-        """Keep what is known beside the checkpoint, if there is one."""
+        """Save the tree beside the checkpoint, if there is one."""
         if balance.checkpoint is None:
             return
-        kept = {
+        saved = {
             "learnt": self.learnt,
             "nodes": [asdict(node) for node in self.nodes],
             "histograms": [
-                [*key, found.centers.tolist(), found.counts.tolist()]
-                for key, found in self.histograms.items()
+                [*key, histogram.centers.tolist(), histogram.counts.tolist()]
+                for key, histogram in self.histograms.items()
             ],
         }
         system, path = _file(balance)
-        write_whole(system, path, json.dumps(kept).encode())
+        write_whole(system, path, json.dumps(saved).encode())
 
     def load(self, balance: Balancer) -> None:
-        """Take what is kept beside the checkpoint, if anything is."""
+        """Load the tree that is saved beside the checkpoint, if there is one."""
         if balance.checkpoint is None:
             return
         system, path = _file(balance)
         if system.get_file_info(str(path)).type == fs.FileType.NotFound:
             return
         with system.open_input_stream(str(path)) as file:
-            kept = json.loads(file.read())
-        self.learnt = kept["learnt"]
-        self.nodes = [Node(**node) for node in kept["nodes"]]
+            saved = json.loads(file.read())
+        self.learnt = saved["learnt"]
+        self.nodes = [Node(**node) for node in saved["nodes"]]
         self.histograms = {
             (leaf, feature, label): Histogram.of_bins(centers, counts)
-            for leaf, feature, label, centers, counts in kept["histograms"]
+            for leaf, feature, label, centers, counts in saved["histograms"]
         }
 
-    def _walk(self, at_leaf: Callable[[int], Column], node: int = 0) -> Column:
-        """Return the column of the leaf that a row comes to; what is missing goes right."""
-        found = self.nodes[node]
-        if found.feature is None or found.children is None:
-            return at_leaf(node)
-        left = F.get("x", F.lit(found.feature)) <= F.lit(found.threshold)
-        left_side = self._walk(at_leaf, found.children)
-        return F.when(left, left_side).otherwise(self._walk(at_leaf, found.children + 1))
+    def _walk(self, at_leaf: Callable[[int], Column], number: int = 0) -> Column:
+        """Return the column of the leaf that a row reaches; missing values go right."""
+        node = self.nodes[number]
+        if node.feature is None or node.children is None:
+            return at_leaf(number)
+        left = F.get("x", F.lit(node.feature)) <= F.lit(node.threshold)
+        left_side = self._walk(at_leaf, node.children)
+        return F.when(left, left_side).otherwise(self._walk(at_leaf, node.children + 1))
 
     def _label(self, leaf: int) -> Column:
         return F.lit(self.nodes[leaf].label).cast("string")
 
-    def _add(self, key: tuple[int, int, str], found: Histogram) -> None:
+    def _add(self, key: tuple[int, int, str], new: Histogram) -> None:
         known = self.histograms.get(key)
-        self.histograms[key] = found if known is None else known.merge(found, bins=self.bins)
+        self.histograms[key] = new if known is None else known.merge(new, bins=self.bins)
 
     def _grow(self) -> None:
-        """Say what leaves are of, and split those that are worth it, the largest first."""
+        """Set the classes of leaves, and split those that gain enough, the largest first."""
         leaves: dict[int, dict[tuple[int, str], Histogram]] = {}
-        for (leaf, feature, label), found in self.histograms.items():
-            leaves.setdefault(leaf, {})[feature, label] = found
+        for (leaf, feature, label), histogram in self.histograms.items():
+            leaves.setdefault(leaf, {})[feature, label] = histogram
         for leaf, histograms in leaves.items():
             counts: dict[str, int] = {}
-            for (_, label), found in histograms.items():
+            for (_, label), histogram in histograms.items():
                 # Features may be missing in some records.
-                counts[label] = max(counts.get(label, 0), found.total)
+                counts[label] = max(counts.get(label, 0), histogram.total)
             node = self.nodes[leaf]
             node.records = sum(counts.values())
             node.label = max(sorted(counts), key=counts.__getitem__)
@@ -187,7 +188,7 @@ class DecisionTree:
                 self._split(leaf, leaves[leaf])
 
     def _split(self, leaf: int, histograms: dict[tuple[int, str], Histogram]) -> None:
-        features = sorted({feature for (feature, _), found in histograms.items() if found.total})
+        features = sorted({feature for (feature, _), h in histograms.items() if h.total})
         splits = [self._best(histograms, feature) for feature in features]
         gain, feature, threshold, labels = max(splits, key=lambda split: split[0])
         if gain <= self.min_gain:
@@ -195,13 +196,13 @@ class DecisionTree:
         node = self.nodes[leaf]
         node.feature, node.threshold, node.children = feature, threshold, len(self.nodes)
         self.nodes += [Node(label) for label in labels]
-        self.histograms = {key: found for key, found in self.histograms.items() if key[0] != leaf}
+        self.histograms = {key: h for key, h in self.histograms.items() if key[0] != leaf}
 
     def _best(
         self, histograms: dict[tuple[int, str], Histogram], feature: int
     ) -> tuple[float, int, float, list[str]]:
-        """Return what the best split by a feature gains, and the classes of its sides."""
-        of_class = {label: found for (at, label), found in histograms.items() if at == feature}
+        """Return the best split by a feature: its gain, its point and the classes of its sides."""
+        of_class = {label: h for (number, label), h in histograms.items() if number == feature}
         labels = sorted(of_class)
         parts = [of_class[label] for label in labels]
         points = np.unique(parts[0].merge(*parts[1:], bins=self.bins).uniform(self.candidates + 1))
@@ -216,7 +217,7 @@ class DecisionTree:
 
 
 def entropy(counts: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the entropy of the classes, the rows, in bits; of each column.
+    """Return the entropy of each column in bits; the rows are classes.
 
     Examples
     --------
@@ -234,11 +235,11 @@ def _file(balance: Balancer) -> tuple[fs.FileSystem, PurePosixPath]:
 
 
 def make_points(ids: NDArray[np.int64], first: int) -> dict[str, Any]:
-    """Make points around the places of their keys in a square, and tell which are in a box."""
+    """Return generated points around the positions of their keys, labelled by a box."""
     rng = np.random.default_rng([5, first])
-    # Multiples of these spread evenly over the square.
-    places = np.outer(ids, [0.7548776662, 0.5698402910]) % 1.0
-    x = places + rng.normal(0, 0.05, (len(ids), 2))
+    # The multiples of these numbers are spread evenly over the square.
+    positions = np.outer(ids, [0.7548776662, 0.5698402910]) % 1.0
+    x = positions + rng.normal(0, 0.05, (len(ids), 2))
     inside = (x[:, 0] > 0.4) & (x[:, 1] < 0.6)
     noise = rng.random((len(ids), 1))
     ends = np.arange(0, 3 * len(ids) + 1, 3, dtype=np.int32)

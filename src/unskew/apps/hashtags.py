@@ -1,4 +1,4 @@
-"""Statistics of every hashtag, as they are now."""
+"""Running statistics of every hashtag."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from unskew.spark import Balancer
 
 
 def hashtags(uses: DataFrame, balance: Balancer) -> DataFrame:
-    """Return how often each tag was used, by about how many people, and first and last when."""
+    """Return the uses of each tag, about how many people used it, and its first and last use."""
     return balance.groupBy(uses, "tag").agg(
         F.count("*").alias("uses"),
         F.approx_count_distinct("person").alias("people"),
@@ -24,7 +24,7 @@ def hashtags(uses: DataFrame, balance: Balancer) -> DataFrame:
 
 
 def make_uses(ids: NDArray[np.int64], first: int) -> dict[str, Any]:
-    """Make uses of tags, by people of whom some use many."""
+    """Return generated uses of tags, by people of whom some use many tags."""
     rng = np.random.default_rng([2, first])
     people = np.minimum(rng.zipf(1.5, len(ids)), 10_000)
     return {"tag": names("#", ids), "ts": times(ids, first), "person": people}

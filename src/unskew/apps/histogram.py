@@ -1,4 +1,4 @@
-"""The histogram of streaming parallel decision trees: few bins, merged where they are closest."""
+"""The histogram of streaming parallel decision trees: few bins, of which the closest are merged."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Histogram:
-    """Counts around at most as many centers as there are bins.
+    """Counts of values around a bounded number of centers, one for each bin.
 
-    All records are counted, exactly. As long as there are no more distinct values than bins, each
-    has a bin of its own; after that the two bins whose centers are closest become one, at their
-    mean, until there are few enough. The least and the greatest value keep bins of their own.
+    The total count is exact. As long as there are no more distinct values than bins, each value has
+    a bin of its own; after that the two bins with the closest centers become one, at their mean,
+    until there are few enough. The least and the greatest value keep bins of their own.
 
     Parameters
     ----------
     centers
-        Ascending.
+        The centers of the bins, in ascending order.
     counts
-        Of the records at each.
+        The number of records of each bin.
 
     Examples
     --------
@@ -42,9 +42,9 @@ class Histogram:
 
     Notes
     -----
-    The example is that of the paper's appendix A. There, records are added one by one; here those
-    at hand are merged at once with what is known, so fewer bins are merged too early. And there,
-    the outermost bins are merged as others are, so that sums beyond their centers are guesses.
+    The example is from the paper's appendix A. The paper adds records one by one; here a chunk of
+    records is merged with the histogram at once, so fewer bins are merged too early. In the paper
+    the outermost bins are merged like others, so sums beyond their centers are guesses.
 
     References
     ----------
@@ -56,23 +56,23 @@ class Histogram:
 
     @classmethod
     def of(cls, values: ArrayLike, bins: int) -> Histogram:
-        """Return the histogram of values; those that are null or infinite are left out."""
-        known = np.asarray(values, np.float64)
-        centers, counts = np.unique(known[np.isfinite(known)], return_counts=True)
+        """Return the histogram of values; null and infinite values are ignored."""
+        floats = np.asarray(values, np.float64)
+        centers, counts = np.unique(floats[np.isfinite(floats)], return_counts=True)
         return cls(*shrunk(centers, counts.astype(np.int64), bins))
 
     @classmethod
     def of_bins(cls, centers: Sequence[float], counts: Sequence[int]) -> Histogram:
-        """Return a histogram of the bins that it had before."""
+        """Return a histogram with these bins."""
         return cls(np.array(centers, np.float64), np.array(counts, np.int64))
 
     def merge(self, *others: Histogram, bins: int) -> Histogram:
-        """Return the histogram of the records of several."""
+        """Return the histogram of the records of several histograms."""
         all_centers = np.concatenate([self.centers, *(other.centers for other in others)])
         all_counts = np.concatenate([self.counts, *(other.counts for other in others)])
-        centers, at = np.unique(all_centers, return_inverse=True)
+        centers, index = np.unique(all_centers, return_inverse=True)
         counts = np.zeros(len(centers), np.int64)
-        np.add.at(counts, at.ravel(), all_counts)
+        np.add.at(counts, index.ravel(), all_counts)
         return Histogram(*shrunk(centers, counts, bins))
 
     @property
@@ -81,7 +81,7 @@ class Histogram:
         return int(self.counts.sum())
 
     def sum(self, points: ArrayLike) -> Floats:
-        """Return how many records are at most at each point, about.
+        """Return about how many records are less than or equal to each point.
 
         Half of a bin is below its center, and the density is linear between centers.
         """
@@ -91,12 +91,12 @@ class Histogram:
         i = np.clip(np.searchsorted(self.centers, at, "right") - 1, 0, len(self.centers) - 2)
         low, high = self.counts[i], self.counts[i + 1]
         share = (at - self.centers[i]) / (self.centers[i + 1] - self.centers[i])
-        found = self._below()[i] + (low + (low + (high - low) * share)) / 2 * share
-        inside = np.where(at >= self.centers[-1], float(self.total), found)
+        between = self._below()[i] + (low + (low + (high - low) * share)) / 2 * share
+        inside = np.where(at >= self.centers[-1], float(self.total), between)
         return np.where(at < self.centers[0], 0.0, inside)
 
     def uniform(self, parts: int) -> Floats:
-        """Return points that divide the records into parts of about the same number."""
+        """Return points that divide the records into parts of about equal size."""
         if len(self.centers) < 2:
             return np.repeat(self.centers, parts - 1)
         wanted = self.total * np.arange(1, parts) / parts
@@ -104,7 +104,7 @@ class Histogram:
         i = np.clip(np.searchsorted(below, wanted, "right") - 1, 0, len(below) - 2)
         low, high = self.counts[i].astype(np.float64), self.counts[i + 1].astype(np.float64)
         missing = np.clip(wanted, below[0], below[-1]) - below[i]
-        # The root of (high - low) share^2 + 2 low share = 2 missing, in the form that has no 0 / 0.
+        # The root of (high - low) share^2 + 2 low share = 2 missing, in the form without 0 / 0.
         root = np.sqrt(np.maximum(low**2 + 2 * (high - low) * missing, 0.0))
         share = np.minimum(2 * missing / (low + root), 1.0)
         return self.centers[i] + share * (self.centers[i + 1] - self.centers[i])
@@ -117,9 +117,9 @@ class Histogram:
 def shrunk(centers: Floats, counts: Ints, bins: int) -> tuple[Floats, Ints]:
     """Return bins of which the closest two were merged until there are few enough.
 
-    Many are merged at a time. Gaps between centers only grow, so a gap that is smaller than those
-    beside it is closed before them; and if it is among the ``len(centers) - bins`` smallest of all,
-    it is closed. Of equal gaps, the first is the smallest. Those beside the ends stay.
+    Many pairs are merged at a time. Gaps between centers only grow, so a gap that is smaller than
+    its neighbours is closed before them; and if it is among the ``len(centers) - bins`` smallest of
+    all, it is closed. Of equal gaps, the first counts as the smallest. The gaps at both ends stay.
     """
     while len(centers) > bins:
         gaps = np.diff(centers)[1:-1]
@@ -131,24 +131,22 @@ def shrunk(centers: Floats, counts: Ints, bins: int) -> tuple[Floats, Ints]:
         left, right = closed + 1, closed + 2
         both = counts[left] + counts[right]
         mean = centers[left] + gaps[closed] * (counts[right] / both)
-        # What is rounded must not come closer to the next center.
+        # Rounding must not move the mean beyond the right center.
         mean = np.minimum(mean, centers[right])
         centers, counts = np.delete(centers, right), np.delete(counts, right)
-        at = left - np.arange(len(left))
-        centers[at], counts[at] = mean, both
+        merged = left - np.arange(len(left))
+        centers[merged], counts[merged] = mean, both
     return centers, counts
 
 
 @dataclass(frozen=True)
 class CombineHistograms:
-    """Makes histograms of the values of a column: a CombineFn.
-
-    Its result is of the type `RETURNS`.
+    """A CombineFn that returns the histogram of the values of a column, of the type `RETURNS`.
 
     Parameters
     ----------
     bins
-        At most, of each; at least 3.
+        The largest number of bins of a histogram, at least 3.
     """
 
     bins: int
@@ -157,7 +155,7 @@ class CombineHistograms:
         whole("bins", self.bins, 3)
 
     def create_accumulator(self) -> Histogram:
-        """Return a histogram of nothing."""
+        """Return an empty histogram."""
         return Histogram.of([], self.bins)
 
     def add_input(self, accumulator: Histogram, value: float | None) -> Histogram:
@@ -166,11 +164,11 @@ class CombineHistograms:
 
     def add_inputs(self, accumulator: Histogram, values: Sequence[float | None]) -> Histogram:
         """Return the histogram with more values."""
-        known = np.array(values, np.float64)
-        return accumulator.merge(Histogram.of(known, len(known)), bins=self.bins)
+        floats = np.array(values, np.float64)
+        return accumulator.merge(Histogram.of(floats, len(floats)), bins=self.bins)
 
     def merge_accumulators(self, accumulators: Iterable[Histogram]) -> Histogram:
-        """Return the histogram of the values of several."""
+        """Return the histogram of the values of several histograms."""
         return self.create_accumulator().merge(*accumulators, bins=self.bins)
 
     def extract_output(self, accumulator: Histogram) -> tuple[list[float], list[int]]:

@@ -1,4 +1,4 @@
-"""The in-degrees of a graph whose edges stream in, sent by sources that are skewed themselves."""
+"""The in-degrees of a graph whose edges are a stream, from sources that are skewed themselves."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from unskew.spark import Balancer
 def in_degree(edges: DataFrame, balance: Balancer) -> DataFrame:
     """Return the number of edges into each vertex.
 
-    Edges come to a source by the vertex they start at, so the sources are skewed too: each has its
-    own router, that knows only what it sent itself.
+    Edges are assigned to a source by the vertex that they start at, so the sources are skewed too:
+    each has its own router, which knows only the records that it sent itself.
     """
     return balance.groupBy(edges.repartition("src"), "dst").agg(F.count("*").alias("degree"))
 
 
 def make_edges(ids: NDArray[np.int64], first: int) -> dict[str, Any]:
-    """Make edges into the given vertices, from vertices as skewed."""
+    """Return generated edges into the given vertices, from vertices that are as skewed."""
     return {
         "src": np.random.default_rng([3, first]).permutation(ids),
         "dst": ids,

@@ -1,4 +1,4 @@
-"""Naive Bayes over a stream of words: trained by counting, asked by adding up partial counts."""
+"""Naive Bayes over a stream of words: trained by counting, queried by adding partial counts."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from unskew.spark.control.choices import for_split_rows
 
 CLASSES = "ham,spam"
 LENGTH = 20
-"""How many words a made document has, about."""
+"""About how many words a generated document has."""
 
 
 def naive_bayes(words: DataFrame, balance: Balancer, *, classes: str = CLASSES) -> DataFrame:
     """Return how often documents of each class use a word, and how many of them it opens.
 
-    These counts are the model (`predict`). Rows of other classes are passed over.
+    These counts are the model (`predict`). Rows of other classes are ignored.
 
     Parameters
     ----------
@@ -31,29 +31,27 @@ def naive_bayes(words: DataFrame, balance: Balancer, *, classes: str = CLASSES) 
         A row for each word of a document, with its class; ``opens`` is true for the first word of
         each document, so that documents are counted as well.
     classes
-        Their names, with commas between them.
+        The names of the classes, separated by commas.
     """
-    known = classes.split(",")
-    counters = _counters(known)
-    named = [counter.alias(name) for name, counter in counters.items()]
-    counts = balance.groupBy(_of(words, known), "word").agg(*named)
-    return counts.select("word", *_by_class(known))
+    labels = classes.split(",")
+    counters = [counter.alias(name) for name, counter in _counters(labels).items()]
+    counts = balance.groupBy(_of_classes(words, labels), "word").agg(*counters)
+    return counts.select("word", *_by_class(labels))
 
 
 def partial_counts(words: DataFrame, balance: Balancer, *, classes: str = CLASSES) -> DataFrame:
-    """Return `naive_bayes` as the workers have it: a row for each word and slot.
+    """Return the counts of `naive_bayes` by worker: a row for each word and slot.
 
-    It is a model as well: a word is on few workers, and its counts are added up when it is asked
-    for. A stream of them is upserted on the word and the slot.
+    These are a model as well: a word is on few workers, and its counts are added when a document
+    is classified. A stream of partial counts is upserted by the word and the slot.
     """
-    known = classes.split(",")
-    counters = _counters(known)
-    rows = _of(words, known)
+    labels = classes.split(",")
+    rows = _of_classes(words, labels)
     routing = balance.routing_of("partial_counts", for_split_rows("a count"))
     routed = routing.sent(balance.route(rows, "word"), ["word", SLOT])
-    counts = (counter.alias(name) for name, counter in counters.items())
-    parts = routed.groupBy("word", SLOT).agg(*counts)
-    return parts.select("word", SLOT, *_by_class(known))
+    counters = (counter.alias(name) for name, counter in _counters(labels).items())
+    parts = routed.groupBy("word", SLOT).agg(*counters)
+    return parts.select("word", SLOT, *_by_class(labels))
 
 
 def predict(
@@ -67,25 +65,25 @@ def predict(
 
     The score is log P(class) + sum of log P(word | class) over the words of the document, where
     P(word | class) = (uses + smoothing) / (uses of all words + smoothing * number of words). Words
-    that were never seen tell nothing; of classes as likely, the last one by name is taken.
+    that the model does not have are ignored; ties go to the last class by name.
 
     Parameters
     ----------
     documents
         A row for each word, with the columns ``document`` and ``word``.
     model
-        Counts by word, or partial counts. Of these, only the words of the documents are merged.
+        Counts by word, or partial counts, of which only the words of the documents are merged.
     totals
-        What `class_totals` says of the model, if that is at hand: a look at all of it.
+        The `class_totals` of the model, to save a scan of the whole model.
     smoothing
-        Added to all counts, as Laplace does.
+        The number that is added to all counts (Laplace smoothing).
     """
     uses = F.col("uses") + smoothing
     likelihood = F.log(uses / (F.col("all_uses") + smoothing * F.col("vocabulary")))
     classes = F.broadcast(class_totals(model) if totals is None else totals)
-    wanted = documents.groupBy("document", "word").agg(F.count("*").alias("times"))
-    found = (
-        wanted.join(model, "word")
+    document_words = documents.groupBy("document", "word").agg(F.count("*").alias("times"))
+    likelihoods = (
+        document_words.join(model, "word")
         .select("document", "word", "times", F.explode("uses").alias("label", "uses"))
         .groupBy("document", "word", "times", "label")
         .agg(F.sum("uses").alias("uses"))
@@ -98,48 +96,48 @@ def predict(
         documents.select("document")
         .distinct()
         .crossJoin(classes)
-        .join(found, ["document", "label"], "left")
-        .select("document", F.struct(score.alias("score"), "label").alias("found"))
+        .join(likelihoods, ["document", "label"], "left")
+        .select("document", F.struct(score.alias("score"), "label").alias("scored"))
     )
-    best = scores.groupBy("document").agg(F.max("found").alias("best"))
+    best = scores.groupBy("document").agg(F.max("scored").alias("best"))
     return best.select("document", "best.label", "best.score")
 
 
 def probes(documents: DataFrame, partials: DataFrame) -> DataFrame:
-    """Return how many distinct words each document has, and how many partial counts they take.
+    """Return the number of distinct words of each document, and of partial counts to read.
 
-    By key grouping a word takes one at most, by partial key grouping two, and by shuffle grouping
-    as many as there are workers.
+    With key grouping a word has at most one partial count, with partial key grouping two, and with
+    shuffle grouping one for each worker.
     """
     parts = partials.groupBy("word").agg(F.count("*").alias("parts"))
-    wanted = documents.select("document", "word").distinct().join(parts, "word", "left")
-    asked = F.coalesce(F.sum("parts"), F.lit(0))
-    return wanted.groupBy("document").agg(F.count("*").alias("words"), asked.alias("probes"))
+    word_parts = documents.select("document", "word").distinct().join(parts, "word", "left")
+    probed = F.coalesce(F.sum("parts"), F.lit(0))
+    return word_parts.groupBy("document").agg(F.count("*").alias("words"), probed.alias("probes"))
 
 
 def class_totals(model: DataFrame) -> DataFrame:
-    """Return for each class its log prior and the uses of all words, and how many words there are.
+    """Return each class's log prior and uses of all words, and the size of the vocabulary.
 
-    Of a model that consists of partial counts, too.
+    The model may consist of partial counts.
     """
     words = model.agg(F.count_distinct("word").alias("vocabulary"))
-    each = model.select(F.explode("uses").alias("label", "uses"), "opens")
+    by_label = model.select(F.explode("uses").alias("label", "uses"), "opens")
     opened = F.sum(F.col("opens")[F.col("label")])
-    sums = each.groupBy("label").agg(F.sum("uses").alias("all_uses"), opened.alias("opened"))
+    sums = by_label.groupBy("label").agg(F.sum("uses").alias("all_uses"), opened.alias("opened"))
     documents = sums.agg(F.sum("opened").alias("documents"))
     prior = F.log(F.col("opened") / F.col("documents"))
-    # A class without documents is not to be found, whatever the words say.
+    # A class without documents is never predicted, whatever the words.
     never = F.lit(float("-inf"))
     priors = sums.crossJoin(documents).withColumn("prior", F.coalesce(prior, never))
     return priors.crossJoin(words).select("label", "prior", "all_uses", "vocabulary")
 
 
-def _of(words: DataFrame, classes: Sequence[str]) -> DataFrame:
+def _of_classes(words: DataFrame, classes: Sequence[str]) -> DataFrame:
     return words.where(F.col("label").isin(*classes))
 
 
 def _counters(classes: Sequence[str]) -> dict[str, Column]:
-    """Return what is counted of a word: for each class its uses, and the documents it opens."""
+    """Return the counters of a word: for each class its uses, and the documents that it opens."""
     counters = {}
     for i, name in enumerate(classes):
         of_class = F.col("label") == name
@@ -158,11 +156,11 @@ def _by_class(classes: Sequence[str]) -> list[Column]:
 
 
 def make_documents(ids: NDArray[np.int64], first: int) -> dict[str, Any]:
-    """Make documents of which each word is for one class mostly; two are written at a time."""
-    leaning = np.where(ids % 2 == 0, 0.8, 0.2)
-    label = (np.random.default_rng([4, first]).random(len(ids)) < leaning).astype(np.int64)
-    begun = first + np.arange(len(ids)) // (2 * LENGTH) * (2 * LENGTH)
-    document = 2 * begun + label
+    """Return generated documents, two interleaved; each word occurs mostly in one class."""
+    spam_share = np.where(ids % 2 == 0, 0.8, 0.2)
+    label = (np.random.default_rng([4, first]).random(len(ids)) < spam_share).astype(np.int64)
+    start = first + np.arange(len(ids)) // (2 * LENGTH) * (2 * LENGTH)
+    document = 2 * start + label
     opens = np.zeros(len(ids), bool)
     opens[np.unique(document, return_index=True)[1]] = True
     return {

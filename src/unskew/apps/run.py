@@ -1,4 +1,4 @@
-"""Running an application, and comparing how schemes do in it."""
+"""Runs an application, and compares the schemes that balance it."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from unskew.spark import Balancer
 
 WARM_UP = 2
 POLL_S = 0.2
-LAST_WORD_S = 5
-"""How long to wait for the metrics of the last batch, which come after it."""
+METRICS_TIMEOUT_S = 5
+"""How long to wait for the metrics of the last batch, which arrive after its end."""
 
 Progress = Callable[[int], None]
 
@@ -38,11 +38,11 @@ class Job:
     Parameters
     ----------
     app, options
-        The application and what it is told.
+        The application and its options.
     stream, batch, columns
-        Where its rows come from, see `open_source`.
+        The source of its rows, see `open_source`.
     balancer
-        Makes the balancer, with the parameters of `Balancer`.
+        Returns the balancer, given the parameters of `Balancer`.
     """
 
     app: App
@@ -53,14 +53,14 @@ class Job:
     balancer: Callable[..., Balancer] = Balancer
 
     def source(self, spark: SparkSession, checkpoint: Path) -> Source:
-        """Return the stream; what is made or replayed is kept beside the checkpoint."""
+        """Return the stream; generated and replayed rows are kept beside the checkpoint."""
         name = zlib.crc32(repr((self.app.name, self.stream, self.batch)).encode())
         folder = checkpoint / "unskew" / f"stream-{name:08x}"
         for other in folder.parent.glob("stream-????????"):
             if other != folder:
                 raise ValueError(
-                    f"the checkpoint {checkpoint} belongs to another stream: give the one that it "
-                    "was begun with, or another checkpoint"
+                    f"the checkpoint {checkpoint} belongs to another stream: use the stream that "
+                    "it was started with, or another checkpoint"
                 )
         return open_source(
             spark, self.app, self.stream, folder, batch=self.batch, columns=self.columns
@@ -72,12 +72,15 @@ class Job:
         """Start the query."""
         target = open_sink(sink, self.app.keys)
         if self.app.learns:
-            learner, given = self.app.query(**self.options), target
+            learner, model_sink = self.app.query(**self.options), target
             result = source.rows
 
             def target(batch: DataFrame, number: int) -> None:
-                known = learner.learn(batch, number, balance)
-                _show(known, given) if isinstance(given, str) else given(known, number)
+                model = learner.learn(batch, number, balance)
+                if isinstance(model_sink, str):
+                    _show(model, model_sink)
+                else:
+                    model_sink(model, number)
         else:
             result = self.app.query(source.rows, balance, **self.options)
         writer = result.writeStream.outputMode(self.app.mode)
@@ -98,34 +101,34 @@ def run(
     seconds: float | None = None,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """Run a job until its stream ends, the time is over, or it is interrupted; return a report.
+    """Run a job until its stream ends, its time is up, or it is interrupted; return a report.
 
     Parameters
     ----------
     scheme, routing
-        Of the balancer.
+        The scheme and the routing of the balancer.
     sink
-        Where results go, see `open_sink`.
+        The sink of the results, see `open_sink`.
     checkpoint
-        To go on from another time; a temporary folder if not given.
+        The checkpoint to continue from later; by default a temporary folder.
     once
-        Stop when all that is there was read, also if the stream may go on.
+        Stop when all available rows were read, even if more may arrive.
     seconds
-        Stop after so many.
+        Stop after this many seconds.
     progress
-        Called with the records of each batch.
+        Called with the number of records of each batch.
     """
     with _folder(checkpoint) as folder:
         balance = job.balancer(scheme=scheme, routing=routing, checkpoint=str(folder))
         source = job.source(spark, folder)
         try:
             query = job.start(source, balance, sink, folder, once)
-            batches, stopped = _watched(query, seconds, progress)
+            batches, stopped = _run_until_stopped(query, seconds, progress)
         except PySparkException as error:
             raise RuntimeError(f"the query failed: {_reason(error)}") from error
         if (failure := query.exception()) is not None:
             raise RuntimeError(f"the query failed: {_reason(failure)}") from failure
-        if not job.app.learns:  # batches that are learnt from are not streams: nobody measures them
+        if not job.app.learns:  # learners route each micro-batch as a batch, without metrics
             _wait_for_metrics(balance, batches)
         return {
             "app": job.app.name,
@@ -145,9 +148,9 @@ def compare(
     *,
     progress: Progress | None = None,
 ) -> list[dict[str, Any]]:
-    """Run a job by one scheme after the other; return the reports, with their gain over the first.
+    """Run a job with one scheme after the other; return reports, with the gain over the first.
 
-    An interrupt ends the comparison: the reports up to it come back.
+    An interrupt ends the comparison, which then returns the reports so far.
     """
     reports: list[dict[str, Any]] = []
     for scheme, routing in schemes:
@@ -160,15 +163,15 @@ def compare(
     return reports
 
 
-def _watched(
+def _run_until_stopped(
     query: StreamingQuery, seconds: float | None, progress: Progress | None
 ) -> tuple[list[Any], str]:
-    """Wait until a query has ended, or end it; return the progress of its batches, and why."""
+    """Wait for the end of a query, or stop it; return the progress of its batches and why."""
     started, seen, stopped = time.monotonic(), dict[int, Any](), "end"
     try:
         while query.isActive:
             time.sleep(POLL_S)
-            _look(query, seen, progress)
+            _collect_progress(query, seen, progress)
             if seconds is not None and time.monotonic() - started > seconds:
                 stopped = "time"
                 break
@@ -176,11 +179,13 @@ def _watched(
         stopped = "interrupted"
     finally:
         query.stop()
-    _look(query, seen, progress)
+    _collect_progress(query, seen, progress)
     return [seen[number] for number in sorted(seen)], stopped
 
 
-def _look(query: StreamingQuery, seen: dict[int, Any], progress: Progress | None) -> None:
+def _collect_progress(
+    query: StreamingQuery, seen: dict[int, Any], progress: Progress | None
+) -> None:
     for batch in query.recentProgress:
         if batch["numInputRows"] and batch["batchId"] not in seen:
             seen[batch["batchId"]] = batch
@@ -203,13 +208,13 @@ def _summary(batches: Sequence[Any], balance: Balancer) -> dict[str, Any]:
         for b in batches
     ]
     warm = rows[WARM_UP:] or rows
-    took = [row["seconds"] for row in warm]
+    latencies = [row["seconds"] for row in warm]
     imbalances = [row["imbalance"] for row in warm if row["imbalance"] is not None]
     return {
         "records": sum(row["records"] for row in rows),
-        "records_per_s": sum(row["records"] for row in warm) / max(1e-9, sum(took)),
-        "latency_s": float(np.median(took)) if took else None,
-        "worst_latency_s": max(took, default=None),
+        "records_per_s": sum(row["records"] for row in warm) / max(1e-9, sum(latencies)),
+        "latency_s": float(np.median(latencies)) if latencies else None,
+        "worst_latency_s": max(latencies, default=None),
         "imbalance": float(np.mean(imbalances)) if imbalances else None,
         "state_rows": max((row["state_rows"] for row in rows), default=0),
         "state_bytes": max((row["state_bytes"] for row in rows), default=0),
@@ -218,22 +223,22 @@ def _summary(batches: Sequence[Any], balance: Balancer) -> dict[str, Any]:
 
 
 def _wait_for_metrics(balance: Balancer, batches: Sequence[Any]) -> None:
-    deadline = time.monotonic() + LAST_WORD_S
+    deadline = time.monotonic() + METRICS_TIMEOUT_S
     while batches and time.monotonic() < deadline:
         if balance.metrics and balance.metrics[-1].batch >= batches[-1]["batchId"]:
             return
         time.sleep(POLL_S)
 
 
-def _show(known: DataFrame, sink: str) -> None:
+def _show(model: DataFrame, sink: str) -> None:
     if sink == "console":
-        known.show(truncate=False)
+        model.show(truncate=False)
     else:
-        known.write.format(sink).mode("overwrite").save()
+        model.write.format(sink).mode("overwrite").save()
 
 
 def _reason(error: Exception) -> str:
-    """Return what a person needs to know of an error of Spark: the cause that comes last."""
+    """Return the useful line of an error of Spark: its last cause."""
     lines = [re.sub(r"^(Caused by)?: ", "", line.strip()) for line in str(error).splitlines()]
     causes = [line for line in lines if re.match(r"[\w.$]*(Error|Exception|ERROR)\b.*: ", line)]
     return (causes or [line for line in lines if line] or [repr(error)])[-1 if causes else 0][:500]

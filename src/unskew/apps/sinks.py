@@ -1,10 +1,10 @@
-"""Where the results of an application go, by one string.
+"""Sinks: where the results of an application go, as one string.
 
 - ``console`` or ``noop``;
-- ``parquet:folder``: a folder ``batch=N`` for each micro-batch, written as a whole, so that one
-  that is run again is there once; of running results the latest batch of each key counts;
+- ``parquet:folder``: a folder ``batch=N`` for each micro-batch, written as a whole, so that a
+  repeated batch is stored once; for running results the latest batch of each key counts;
 - ``kafka://host:port/topic``: JSON objects, keyed by the result's keys; at least once;
-- ``jdbc:...#table``: upserts into a table, by the result's keys, with the standard's MERGE.
+- ``jdbc:...#table``: upserts into a table by the result's keys, with the MERGE of standard SQL.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ Write = Callable[[DataFrame, int], None]
 
 
 def open_sink(sink: str, keys: Sequence[str]) -> str | Write:
-    """Return the name of a format of Spark's, or what writes a micro-batch.
+    """Return the name of a format of Spark, or a function that writes a micro-batch.
 
     Parameters
     ----------
     sink
-        As above.
+        A string as in the list above.
     keys
-        The columns that tell the rows of the result apart.
+        The columns that identify a row of the result.
     """
     kind, _, rest = sink.partition(":")
     if sink in ("console", "noop"):
@@ -57,7 +57,7 @@ def _to_kafka(sink: str, keys: Sequence[str]) -> Write:
     address = urlsplit(sink)
     topic = address.path.strip("/")
     if not address.netloc or not topic:
-        raise ValueError(f"a Kafka sink looks like kafka://host:port/topic, got {sink!r}")
+        raise ValueError(f"a Kafka sink must look like kafka://host:port/topic, got {sink!r}")
 
     def write(batch: DataFrame, _: int) -> None:
         messages = batch.select(
@@ -72,29 +72,29 @@ def _to_kafka(sink: str, keys: Sequence[str]) -> Write:
 def _to_table(sink: str, keys: Sequence[str]) -> Write:
     url, _, table = sink.partition("#")
     if not table.replace(".", "").replace("_", "").isalnum():
-        raise ValueError(f"a JDBC sink names its table after a #, as in {url}#prices")
+        raise ValueError(f"a JDBC sink must name a table, as in {url}#prices, got {sink!r}")
 
     def write(batch: DataFrame, _: int) -> None:
         flat = flattened(batch)
-        _upsert(flat, url, table, [n for n in flat.columns if n in keys or n in ends])
+        _upsert(flat, url, table, [n for n in flat.columns if n in keys or n in window_columns])
 
-    ends = [f"{key}_{end}" for key in keys for end in WINDOW]
+    window_columns = [f"{key}_{end}" for key in keys for end in WINDOW]
     return write
 
 
 def _upsert(rows: DataFrame, url: str, table: str, keys: Sequence[str]) -> None:
     staging = f"{table}_batch"
-    # A text without a length is not always something that can be compared.
-    short = ", ".join(
+    # Some databases cannot compare strings without a length.
+    key_types = ", ".join(
         f"`{k}` VARCHAR(255)" for k in keys if rows.schema[k].dataType == StringType()
     )
-    options = {"createTableColumnTypes": short} if short else {}
-    none = rows.sparkSession.createDataFrame([], rows.schema)
-    none.write.options(**options).jdbc(url, table, mode="ignore")
+    options = {"createTableColumnTypes": key_types} if key_types else {}
+    empty = rows.sparkSession.createDataFrame([], rows.schema)
+    empty.write.options(**options).jdbc(url, table, mode="ignore")
     rows.write.options(**options).jdbc(url, staging, mode="overwrite")
     staged = rows.sparkSession.read.jdbc(url, staging)
     nulls = not staged.where(F.greatest(*(F.col(k).isNull() for k in keys), F.lit(False))).isEmpty()
-    # A session that is opened to read may do something before: public, and on any cluster.
+    # A session for reading may run a statement first: a public way to run SQL on any cluster.
     reader = rows.sparkSession.read.format("jdbc").option("url", url)
     merge = merge_statement(table, staging, rows.columns, keys, nulls=nulls)
     reader = reader.option("sessionInitStatement", merge)
@@ -102,7 +102,7 @@ def _upsert(rows: DataFrame, url: str, table: str, keys: Sequence[str]) -> None:
 
 
 def flattened(df: DataFrame) -> DataFrame:
-    """Return rows without nesting: a window as its start and end, other things as JSON."""
+    """Return rows without nesting: a window as its start and end, other nested values as JSON."""
     columns = []
     for field in df.schema:
         kind, column = field.dataType, F.col(f"`{field.name}`")
@@ -118,9 +118,9 @@ def flattened(df: DataFrame) -> DataFrame:
 def merge_statement(
     table: str, staging: str, names: Sequence[str], keys: Sequence[str], *, nulls: bool = False
 ) -> str:
-    """Return the SQL that puts rows of a table into another, in place of those with their keys.
+    """Return the SQL that upserts the rows of a staging table into a table by their keys.
 
-    With ``nulls``, a key may be null; databases cannot look such conditions up in an index.
+    With ``nulls``, a key may be null; databases cannot use an index for such a condition.
 
     Examples
     --------

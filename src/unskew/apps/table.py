@@ -1,4 +1,4 @@
-"""All applications, by the names that the command line knows."""
+"""The table of all applications, by their names on the command line."""
 
 from unskew.apps.decision_tree import DECISION_TREE
 from unskew.apps.hashtags import HASHTAGS

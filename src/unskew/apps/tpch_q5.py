@@ -1,4 +1,4 @@
-"""TPC-H's query 5, continuous: what suppliers earn in their own country, window by window."""
+"""TPC-H's query 5 as a stream: the revenue of suppliers in their own country, by window."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def tpch_q5(
 ) -> DataFrame:
     """Return the revenue of each nation of a region, from customers and suppliers both in it.
 
-    Windows are of the times of orders, whose lines come within some seconds after them. A few
-    orders have most of the lines, so it is the lines that are split between workers.
+    Windows are by the times of orders, whose lines follow within some seconds. A few orders have
+    most of the lines, so the lines are split over workers.
     """
     timely = events.withWatermark("ts", "0 seconds")
     orders = timely.where("kind = 'order'").selectExpr("orderkey", "custkey", "ts AS ordered")
@@ -37,7 +37,7 @@ def tpch_q5(
         "orderkey", "suppkey", "extendedprice * (1 - discount) AS paid", "ts AS sold"
     )
     near = (timedelta(0), timedelta(seconds=within_s))
-    met = balance.join(
+    joined = balance.join(
         orders, lines, "orderkey", split="right", times=("ordered", "sold"), within=near
     ).drop("sold")
     static = {
@@ -45,7 +45,7 @@ def tpch_q5(
         for name, table in static_tables().items()
     }
     local = (
-        met.join(static["customer"], F.expr("custkey = c_custkey"))
+        joined.join(static["customer"], F.expr("custkey = c_custkey"))
         .join(static["supplier"], F.expr("suppkey = s_suppkey AND c_nationkey = s_nationkey"))
         .join(static["nation"], F.expr("s_nationkey = n_nationkey"))
         .join(static["region"], F.expr("n_regionkey = r_regionkey"))

@@ -1,4 +1,4 @@
-"""The tables of TPC-H that its query 5 needs: small ones that stay, and events that stream in."""
+"""The tables of TPC-H that its query 5 needs: small static ones, and a stream of events."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ NATIONS = (
 """Nations in the order of their keys, with the keys of their regions."""
 CUSTOMERS, SUPPLIERS = 1500, 100
 ORDER_EVERY = 5
-"""An order has four lines, on the average, as in TPC-H."""
+"""One event in five is an order, so an order has four lines on average, as in TPC-H."""
 SEASON_S = 2
 NUMBERS = SEASON_S * 1_000_000 // STEP_US // ORDER_EVERY
 STRIDE = 147
-"""From an order's number to the next one's: each comes once a season, hot ones at any time."""
+"""The step from one order's number to the next: each number occurs once a season, in any order."""
 MONEY = pa.decimal128(15, 2)
 
 
@@ -44,16 +44,16 @@ def static_tables() -> dict[str, pa.Table]:
 
 
 def make_events(ids: NDArray[np.int64], first: int) -> dict[str, Any]:
-    """Make orders and their lines, of which every fifth event is an order.
+    """Return orders and their lines; every fifth event is an order.
 
-    Foreign keys are skewed as the ids are: the order and the supplier of a line, the customer of an
-    order. The numbers of orders start again every season, so that hot ones stay hot: a line belongs
-    to the latest order of its number, which is less than a season old. In the first season, some
-    orders were before the stream began.
+    Foreign keys are as skewed as the ids: the order and the supplier of a line, and the customer of
+    an order. The numbers of orders repeat every season, so that hot orders stay hot: a line belongs
+    to the latest order with its number, which is less than a season old. In the first season, the
+    orders of some lines were before the start of the stream.
     """
-    rng, at = np.random.default_rng([4, first]), np.arange(first, first + len(ids))
-    order = at % ORDER_EVERY == 0
-    number = np.where(order, STRIDE * (at // ORDER_EVERY), ids) % NUMBERS
+    rng, index = np.random.default_rng([4, first]), np.arange(first, first + len(ids))
+    order = index % ORDER_EVERY == 0
+    number = np.where(order, STRIDE * (index // ORDER_EVERY), ids) % NUMBERS
     partner = rng.permutation(ids)
     price, discount = rng.integers(90_000, 10_500_000, len(ids)), rng.integers(0, 11, len(ids))
     return {
@@ -72,5 +72,5 @@ def _keys(size: int) -> NDArray[np.int64]:
 
 
 def _nations(size: int) -> NDArray[np.int64]:
-    """Return nations by key: customers and suppliers with the same small key share theirs."""
+    """Return nations by key: customers and suppliers with the same small key share a nation."""
     return (7 * _keys(size) + 1) % len(NATIONS)

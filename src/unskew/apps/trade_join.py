@@ -1,4 +1,4 @@
-"""Who buys and sells the same symbol within a short time: a join of trades with trades."""
+"""Traders who buy and sell the same symbol within a short time: a join of trades with trades."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from unskew.spark import Balancer
 
 
 def trade_join(trades: DataFrame, balance: Balancer, *, seconds: float = 5.0) -> DataFrame:
-    """Return the purchases and sales of one symbol by one trader, not more than seconds apart.
+    """Return the purchases and sales of one symbol by one trader, at most some seconds apart.
 
-    Trades meet by their symbol, so those of a hot one pile up on its worker. The window slides.
+    Trades are joined by their symbol, so those of a hot symbol pile up on its worker. The window is
+    a sliding one.
     """
     timely = trades.withWatermark("ts", "0 seconds")
     sides = {
@@ -42,7 +43,7 @@ def trade_join(trades: DataFrame, balance: Balancer, *, seconds: float = 5.0) ->
 
 
 def make_trades(ids: NDArray[np.int64], first: int) -> dict[str, Any]:
-    """Make trades of some hundred traders, half of them purchases."""
+    """Return generated trades of two hundred traders, half of them purchases."""
     rng = np.random.default_rng([4, first])
     return {
         "symbol": names("S", ids),

@@ -1,4 +1,4 @@
-"""The volume-weighted average price of every symbol, as it is now."""
+"""The running volume-weighted average price of every symbol."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from unskew.spark import Balancer
 
 
 def vwap(trades: DataFrame, balance: Balancer) -> DataFrame:
-    """Return volume-weighted average prices: what was paid for a symbol, over what was traded."""
+    """Return volume-weighted average prices: the money paid for a symbol over its volume."""
     traded = trades.withColumn("paid", F.col("price") * F.col("size"))
     totals = balance.groupBy(traded, "symbol").agg(
         F.sum("paid").alias("paid"), F.sum("size").alias("volume")
@@ -23,7 +23,7 @@ def vwap(trades: DataFrame, balance: Balancer) -> DataFrame:
 
 
 def make_trades(ids: NDArray[np.int64], first: int) -> dict[str, Any]:
-    """Make trades whose prices walk around what is usual for their symbol."""
+    """Return generated trades, with prices around the usual price of their symbol."""
     rng = np.random.default_rng([1, first])
     return {
         "symbol": names("S", ids),

@@ -16,9 +16,9 @@ from unskew.spark import Balancer
 def word_count(
     words: DataFrame, balance: Balancer, *, k: int = 10, period: str = "10 seconds"
 ) -> DataFrame:
-    """Return the k most frequent words of every period; of words as frequent, the last ones.
+    """Return the k most frequent words of every period; ties go to the last words by name.
 
-    Workers count the words that they get and hand in what they counted at the end of a period.
+    Workers count the words that they receive, and emit their counts at the end of a period.
     """
     timely = words.withWatermark("ts", "0 seconds")
     counts = balance.groupBy(timely, F.window("ts", period), "word").agg(F.count("*").alias("n"))
@@ -27,7 +27,7 @@ def word_count(
 
 
 def make_words(ids: NDArray[np.int64], first: int) -> dict[str, Any]:
-    """Make a text of words."""
+    """Return generated words."""
     return {"word": names("word", ids), "ts": times(ids, first)}
 
 

@@ -1,1 +1,1 @@
-"""What the commands measure with: skewed work, workers that sleep, rivals; not for jobs."""
+"""Measurements for the commands: skewed workloads, sleeping workers, rivals; not for real jobs."""

@@ -1,7 +1,7 @@
-"""What balancing gains on Spark: a stateful Python operator that sleeps for each record.
+"""The gain of balancing on Spark, measured with a stateful operator that sleeps for each record.
 
-Sleeping tasks need no core, so a small machine shows what a large one would: the batch is as slow
-as its most loaded worker.
+Sleeping tasks need no core, so a small machine behaves like a large one: a batch is as slow as its
+most loaded worker.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ from unskew.workloads import Zipf
 WARM_UP = 2
 FILES = 2
 COLD = 5
-"""Batches, beside those, until a JVM has compiled most of a native query."""
+"""Further batches until the JVM has compiled most of a native query."""
 
 
 @dataclass(frozen=True)
 class Work:
-    """A skewed stream in batches, and how long a record takes.
+    """A skewed stream in batches, and the time that a record takes.
 
     Parameters
     ----------
     z, keys, records
-        The Zipf law of the keys, and the records of a batch.
+        The exponent of the Zipf distribution, the number of keys, and the records of a batch.
     delay_s
-        Seconds that the operator sleeps for a record.
+        The seconds that the operator sleeps for a record.
     batches
-        Batches that are measured, after two that warm up.
+        The number of measured batches, after two for warming up.
     """
 
     z: float
@@ -74,9 +74,10 @@ def measure(
     operator: Callable[[DataFrame, list[str]], DataFrame],
     balancer: Callable[[str], Balancer] | None,
 ) -> dict[str, Any]:
-    """Run an operator over the work, plain or balanced; return its speed, its state, its loads.
+    """Run an operator over the work, plain or balanced; return its speed, state and loads.
 
-    ``operator`` is given the rows and the grouping columns; ``balancer`` the checkpoint's location.
+    ``operator`` takes the rows and the grouping columns; ``balancer`` takes the location of the
+    checkpoint.
     """
     with tempfile.TemporaryDirectory(prefix="unskew-bench-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
@@ -118,7 +119,7 @@ def measure(
 
 
 def _loads(spark: SparkSession, folder: Path, work: Work) -> list[int]:
-    """Return the records of each worker by plain grouping, in a batch on average."""
+    """Return the average number of records of each worker in a batch with plain grouping."""
     n_workers = int(spark.conf.get(PARTITIONS) or 200)
     worker = F.pmod(F.hash("key"), F.lit(n_workers))
     counts: dict[int, int] = dict(spark.read.parquet(str(folder)).groupBy(worker).count().collect())
@@ -126,7 +127,7 @@ def _loads(spark: SparkSession, folder: Path, work: Work) -> list[int]:
 
 
 def _last_loads(balance: Balancer) -> list[int]:
-    """Return the records of each worker in the last batch that was reported."""
+    """Return the number of records of each worker in the last reported batch."""
     return [*balance.metrics[-1].loads]
 
 
@@ -162,26 +163,26 @@ def gains(
     workers: int,
     progress: Callable[[int], None] | None = None,
 ) -> list[dict[str, Any]]:
-    """Return the speed of schemes with their routing, over plain grouping and over the ideal."""
+    """Return the speed of schemes with their routing, relative to plain grouping and the ideal."""
     results = []
     for work in works:
         operator = partial(sleeping_count, delay_s=work.delay_s)
         plain = None
         for scheme, routing in [("key", "plain"), *schemes]:
             balanced = None if routing == "plain" else partial(_balancer, scheme, routing)
-            found = measure(spark, work, operator, balanced)
-            plain = plain or found
+            measured = measure(spark, work, operator, balanced)
+            plain = plain or measured
             results.append(
                 {
                     "scheme": scheme,
                     "routing": routing,
                     "z": work.z,
                     "workers": workers,
-                    "records_per_s": found["records_per_s"],
-                    "over_key": found["records_per_s"] / plain["records_per_s"],
-                    "over_ideal": found["records_per_s"] * work.delay_s / workers,
-                    "state_rows": found["state_rows"],
-                    "loads": found["loads"],
+                    "records_per_s": measured["records_per_s"],
+                    "over_key": measured["records_per_s"] / plain["records_per_s"],
+                    "over_ideal": measured["records_per_s"] * work.delay_s / workers,
+                    "state_rows": measured["state_rows"],
+                    "loads": measured["loads"],
                 }
             )
             if progress is not None:
@@ -195,36 +196,36 @@ COSTLY = (("w-choices", "planned"), ("dstream", "online"), ("w-choices", "online
 def overheads(
     workers: int, records: int, turns: int, progress: Callable[[int], None] | None = None
 ) -> list[dict[str, Any]]:
-    """Return what routing costs where nothing is skewed, as a part of the plain query's time.
+    """Return the overhead of routing without skew, as a fraction of the plain query's time.
 
-    Each runs in a JVM of its own, as what else ran in a JVM decides how it compiles its code; they
-    take turns, and only later batches count.
+    Each run has a JVM of its own, because earlier queries change how a JVM compiles its code; the
+    runs take turns, and only later batches count.
     """
     work = Work(z=0.0, keys=records // 10, records=records, batches=4 * COLD)
     runs = [("plain", "plain"), *COSTLY]
-    found: dict[tuple[str, str], list[dict[str, Any]]] = {run: [] for run in runs}
-    with multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=1) as alone:
+    results: dict[tuple[str, str], list[dict[str, Any]]] = {run: [] for run in runs}
+    with multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=1) as own_process:
         for run in runs * turns:
-            found[run].append(alone.apply(_collect_alone, (run, work, workers)))
+            results[run].append(own_process.apply(_measure_alone, (run, work, workers)))
             if progress is not None:
                 progress(1)
-    took = {
-        run: float(np.median([turn["seconds"][COLD:] for turn in results]))
-        for run, results in found.items()
+    seconds = {
+        run: float(np.median([turn["seconds"][COLD:] for turn in measured]))
+        for run, measured in results.items()
     }
     return [
         {
             "routing": routing,
             "scheme": scheme,
-            "seconds": took[scheme, routing],
-            "fraction": took[scheme, routing] / took[runs[0]] - 1,
-            "state_rows": found[scheme, routing][-1]["state_rows"],
+            "seconds": seconds[scheme, routing],
+            "fraction": seconds[scheme, routing] / seconds[runs[0]] - 1,
+            "state_rows": results[scheme, routing][-1]["state_rows"],
         }
         for scheme, routing in COSTLY
     ]
 
 
-def _collect_alone(run: tuple[str, str], work: Work, workers: int) -> dict[str, Any]:
+def _measure_alone(run: tuple[str, str], work: Work, workers: int) -> dict[str, Any]:
     with embedded_session(workers) as spark:
         balanced = None if run[0] == "plain" else partial(_balancer, *run)
         return measure(spark, work, collected, balanced)

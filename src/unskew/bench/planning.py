@@ -1,4 +1,4 @@
-"""How fast planners plan, and what their plans cost: over intervals of a fluctuating workload."""
+"""The speed of planners and the cost of their plans, over intervals of a fluctuating workload."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def planning_speed(
 ) -> list[dict[str, Any]]:
     """Return the planning time and the quality of the plans of each planner in each setting.
 
-    Frequencies swap by ``f`` before each interval; a planner replans after each, from its own last
-    plan. Figures are means over the intervals after the first, in which kernels compile; the time
-    is their median. A resolution of 0 is the original key space.
+    Frequencies are swapped by ``f`` before each interval; a planner replans after each interval,
+    from its own last plan. Figures are means over the intervals after the first, in which kernels
+    compile; the time is a median. A resolution of 0 is the original key space.
     """
     whole("intervals", intervals, 2)
     for n_keys, n_workers in itertools.product(keys, workers):
@@ -69,7 +69,7 @@ def planning_speed(
 
 
 def _planners(text: str, resolutions: Sequence[int]) -> list[tuple[str, Planner]]:
-    """Return the planners in every resolution, those that have none once."""
+    """Return the planners in every resolution; a planner without a resolution is listed once."""
     chosen: list[tuple[str, Planner]] = []
     for name, planner in read_planners(text).items():
         if isinstance(planner, Heuristic) and planner.resolution == 0:
@@ -80,7 +80,7 @@ def _planners(text: str, resolutions: Sequence[int]) -> list[tuple[str, Planner]
 
 
 def _statistics(stream: FluctuatingZipf, window: int) -> Iterator[Statistics]:
-    """Return the statistics of each interval: a record costs 1, and leaves 1 for the window."""
+    """Yield the statistics of each interval; a record costs 1 and leaves state 1 for the window."""
     keys = hash_longs(np.arange(1, stream.keys + 1))
     counts: list[NDArray[np.float64]] = []
     for ids in stream.ids(stream.interval):

@@ -1,4 +1,4 @@
-"""What users do against skew today, beside unskew: partial aggregation, salting, AQE."""
+"""Other ways to handle skew, compared with unskew: partial aggregation, salting, AQE."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ADAPTIVE = "spark.sql.adaptive.enabled"
 TIMES = 2
 
 Way = tuple[Callable[[DataFrame], DataFrame], list[str]]
-"""How rows are prepared, and what they are grouped by."""
+"""A function that prepares the rows, and the columns to group by."""
 
 
 def compare(
@@ -33,10 +33,10 @@ def compare(
     scheme: str = "w-choices",
     progress: Callable[[int], None] | None = None,
 ) -> list[dict[str, Any]]:
-    """Return the seconds of three jobs over a skewed stream, done in several ways.
+    """Return the seconds of three jobs over skewed rows, each run in several ways.
 
-    A count, which Spark combines before the shuffle; a Python function of each group, in a batch;
-    and a Python operator with state, in a stream.
+    The jobs are a count, which Spark combines before the shuffle; a Python function of each group
+    in a batch; and a Python operator with state in a stream.
     """
     work = Work(z, records=records)
     rows: list[dict[str, Any]] = []
@@ -52,7 +52,7 @@ def compare(
                     progress(1)
         events.unpersist()
     for name, way in _ways(scheme).items():
-        if name != "AQE":  # it does nothing to streams
+        if name != "AQE":  # it does not apply to streams
             rows.append({"job": "Python, stream", "way": name} | _streamed(spark, work, name, way))
         if progress is not None:
             progress(1)
@@ -61,12 +61,12 @@ def compare(
 
 
 def counted(rows: DataFrame, grouping: list[str]) -> DataFrame:
-    """Return counts by key, merged if they were split."""
+    """Return counts by key; the counts of a split key are merged."""
     return _merged(rows.groupBy(*grouping).agg(F.sum(F.lit(1)).alias("n")), grouping)
 
 
 def slept(delay_s: float, rows: DataFrame, grouping: list[str]) -> DataFrame:
-    """Return counts by key, by a Python function that sleeps for each record."""
+    """Return counts by key from a Python function that sleeps for each record."""
 
     def count(group: pd.DataFrame) -> pd.DataFrame:
         time.sleep(delay_s * len(group))
@@ -100,28 +100,28 @@ def _timed(
     way: Way,
     adaptive: bool,
 ) -> float:
-    """Return the seconds of a batch job: the least of a few runs."""
+    """Return the seconds of a batch job: the shortest of a few runs."""
     prepare, grouping = way
-    taken = []
+    seconds = []
     spark.conf.set(ADAPTIVE, str(adaptive).lower())
     for _ in range(TIMES):
         started = time.perf_counter()
         operator(prepare(events), grouping).write.format("noop").mode("overwrite").save()
-        taken.append(time.perf_counter() - started)
+        seconds.append(time.perf_counter() - started)
     spark.conf.set(ADAPTIVE, "false")
-    return min(taken)
+    return min(seconds)
 
 
 def _streamed(spark: SparkSession, work: Work, name: str, way: Way) -> dict[str, Any]:
-    """Return the seconds of a micro-batch, and the rows of its state."""
+    """Return the median seconds of a micro-batch, and the number of state rows."""
     prepare, grouping = way
     scheme = name.partition(", ")[2]
 
-    def operator(rows: DataFrame, given: list[str]) -> DataFrame:
+    def operator(rows: DataFrame, balanced_grouping: list[str]) -> DataFrame:
         if scheme:
-            return sleeping_count(rows, given, work.delay_s)
+            return sleeping_count(rows, balanced_grouping, work.delay_s)
         return sleeping_count(prepare(rows), grouping, work.delay_s)
 
     balancer = (lambda checkpoint: Balancer(scheme, checkpoint=checkpoint)) if scheme else None
-    found = measure(spark, work, operator, balancer)
-    return {"seconds": float(np.median(found["seconds"])), "state_rows": found["state_rows"]}
+    result = measure(spark, work, operator, balancer)
+    return {"seconds": float(np.median(result["seconds"])), "state_rows": result["state_rows"]}

@@ -1,4 +1,4 @@
-"""How fast schemes route: records a second on one thread, warm."""
+"""The routing speed of schemes: records a second on one thread, after a warm-up."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def routing_speed(
     seed: int = 1,
     progress: Callable[[int], None] | None = None,
 ) -> list[dict[str, Any]]:
-    """Return the records a second of each scheme, number of workers and exponent.
+    """Return the records a second for each scheme, number of workers and exponent.
 
     The keys are strings, hashed beforehand. Each figure is the best of three runs of a new router
-    over the whole stream, after one that compiled the kernels.
+    over the whole stream, after a run that compiles the kernels.
     """
     at_least("records", records, 1)
     chosen = [Scheme(name) for name in ROUTERS] if schemes == "all" else read_schemes(schemes)
@@ -54,7 +54,7 @@ def routing_speed(
 
 
 def _string_keys(stream: Zipf) -> Keys:
-    """Return the stream with each id as the string that it reads as."""
+    """Return the keys of a stream, each the hash of a string with the id in it."""
     names = hash_keys([f"key-{i}" for i in range(stream.keys + 1)])
     return np.concatenate([names[ids] for ids in stream.ids(1 << 20)])
 

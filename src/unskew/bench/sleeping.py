@@ -1,4 +1,4 @@
-"""Workers that sleep for each record, as in the papers' measurements."""
+"""Workers that sleep for each record, as in the measurements of the papers."""
 
 from __future__ import annotations
 
@@ -20,39 +20,39 @@ from unskew.spark.placement.keys import ColumnOrName
 
 @dataclass(frozen=True)
 class SleepingBalancer(Balancer):
-    """A balancer whose workers sleep for each record that they aggregate, or pair that they join.
+    """A balancer whose workers sleep for each record that they aggregate or pair that they join.
 
-    Sleeping tasks need no core, so a small machine shows what a large one would.
+    Sleeping tasks need no core, so a small machine behaves like a large one.
 
     Parameters
     ----------
     delay_us
-        Microseconds of sleep for a record.
+        The microseconds of sleep for a record.
     """
 
     delay_us: float = 0.0
 
     def join(self, *args: Any, **options: Any) -> DataFrame:
-        """Return a join by key columns, see `Balancer.join`."""
+        """Return a join by key columns; see `Balancer.join`."""
         pairs = super().join(*args, **options)
         return pairs.where(self._slept(F.lit(0)))
 
     def _sent(self, routed: DataFrame, grouping: Sequence[ColumnOrName]) -> DataFrame:
-        """Return routed rows; the workers that they were sent to sleep for them."""
-        # The shuffle comes first, so that records sleep on their worker, each by itself.
-        there = routed.repartition(self.n_workers(routed), *grouping)
-        return there.where(self._slept(F.lit(0)))
+        """Return routed rows; the worker of a row sleeps for it."""
+        # The shuffle comes first, so that the sleep for each record happens on its worker.
+        on_workers = routed.repartition(self.n_workers(routed), *grouping)
+        return on_workers.where(self._slept(F.lit(0)))
 
     def _slept(self, column: Column) -> Column:
         delay_s = self.delay_us / 1e6
 
-        def slept(some: pa.Array) -> pa.Array:
-            time.sleep(delay_s * len(some))
-            return pa.array(np.ones(len(some), np.bool_))
+        def slept(records: pa.Array) -> pa.Array:
+            time.sleep(delay_s * len(records))
+            return pa.array(np.ones(len(records), np.bool_))
 
-        # Else the optimizer would let records sleep before they are sent.
-        waits = arrow_udf(slept, returnType=BooleanType()).asNondeterministic()
-        return waits(column)  # type: ignore[no-any-return]
+        # A deterministic filter would be pushed down, and sleep before the shuffle.
+        sleep = arrow_udf(slept, returnType=BooleanType()).asNondeterministic()
+        return sleep(column)  # type: ignore[no-any-return]
 
 
 def sleeping_balancer(delay_us: float, **options: Any) -> Balancer:

@@ -1,1 +1,1 @@
-"""The commands of the command line, a file for each kind."""
+"""The commands of the command line, one file for each kind."""

@@ -24,7 +24,8 @@ STREAM = "zipf:z=1.6,keys=1000,records=3e5,seed=1"
 SCHEMES = "key,pkg,d-choices,w-choices,dstream,fish,shuffle"
 
 Name = Annotated[
-    str, typer.Argument(help="An application, with its options: word-count:k=5. See 'unskew apps'.")
+    str,
+    typer.Argument(help="An application with options, as in word-count:k=5; see 'unskew apps'."),
 ]
 Stream = Annotated[
     str,
@@ -34,19 +35,23 @@ Stream = Annotated[
     ),
 ]
 Routing = Annotated[
-    str | None, typer.Option(help="planned or online; planned if not given and possible.")
+    str | None, typer.Option(help="planned or online; by default planned if the scheme allows it.")
 ]
-Workers = Annotated[int, typer.Option(help="Workers: shuffle partitions.")]
+Workers = Annotated[int, typer.Option(help="Number of workers (shuffle partitions).")]
 Batch = Annotated[str, typer.Option(help="Records of a micro-batch.")]
 Columns = Annotated[
-    str, typer.Option(help="What the stream calls columns, as in word=key,ts=time; null: none.")
+    str,
+    typer.Option(
+        help="Column names in the stream, as in word=key,ts=time; null for a missing column."
+    ),
 ]
 Delay = Annotated[float, typer.Option(help="Microseconds that workers sleep for a record.")]
 Master = Annotated[
-    str | None, typer.Option(help="A Spark master; one inside this process if not given.")
+    str | None, typer.Option(help="A Spark master; by default Spark runs inside this process.")
 ]
 Packages = Annotated[
-    str | None, typer.Option(help="Maven packages for Spark: a Kafka connector, a JDBC driver.")
+    str | None,
+    typer.Option(help="Maven packages for Spark, such as a Kafka connector or a JDBC driver."),
 ]
 
 
@@ -66,15 +71,17 @@ def run(
         ),
     ] = "noop",
     checkpoint: Annotated[
-        Path | None, typer.Option(help="Where the query goes on from, another time.")
+        Path | None, typer.Option(help="The checkpoint folder, to continue the query later.")
     ] = None,
-    once: Annotated[bool, typer.Option("--once", help="Stop when all there is was read.")] = False,
-    seconds: Annotated[float | None, typer.Option(help="Stop after so many seconds.")] = None,
+    once: Annotated[
+        bool, typer.Option("--once", help="Stop when all available records were read.")
+    ] = False,
+    seconds: Annotated[float | None, typer.Option(help="Stop after this many seconds.")] = None,
     master: Master = None,
     packages: Packages = None,
     as_json: Json = False,
 ) -> None:
-    """Run an application on a stream, balanced. Ctrl-C stops it and reports.
+    """Run an application on a stream, balanced. Ctrl-C stops it and prints the report.
 
     For example:
 
@@ -89,7 +96,7 @@ def run(
     from unskew.report.tables import show_run
 
     job = _job(app, stream, batch_records, columns, delay_us)
-    open_sink(sink, job.app.keys)  # refuses what it does not know, before Spark starts
+    open_sink(sink, job.app.keys)  # refuses an unknown sink before Spark starts
     _check(scheme, routing, workers)
     with _session(workers, master, packages) as spark, _bar(stream, 1, as_json) as progress:
         report = run_job(
@@ -114,7 +121,7 @@ def compare(
     app: Name,
     stream: Stream = STREAM,
     schemes: Annotated[
-        str, typer.Option(help="Schemes, with a routing if wanted, as in key,pkg,fish@planned.")
+        str, typer.Option(help="Schemes, optionally with a routing, as in key,pkg,fish@planned.")
     ] = SCHEMES,
     routing: Routing = None,
     workers: Workers = 16,
@@ -123,10 +130,12 @@ def compare(
     delay_us: Delay = 200.0,
     master: Master = None,
     packages: Packages = None,
-    plot: Annotated[Path | None, typer.Option(help="A picture: PNG, PDF or SVG.")] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw a picture into this PNG, PDF or SVG file.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Run an application by several schemes, one after the other, and compare them.
+    """Run an application with several schemes, one after the other, and compare them.
 
     For example:
 
@@ -143,8 +152,8 @@ def compare(
 
     job = _job(app, stream, batch_records, columns, delay_us)
     chosen = routed_schemes(schemes, routing)
-    for scheme, how in chosen:
-        _check(scheme, how, workers)
+    for scheme, scheme_routing in chosen:
+        _check(scheme, scheme_routing, workers)
     with (
         _session(workers, master, packages) as spark,
         _bar(stream, len(chosen), as_json) as progress,
@@ -185,18 +194,18 @@ def _job(app: str, stream: str, batch_records: str, columns: str, delay_us: floa
     from unskew.apps.run import Job
     from unskew.bench.sleeping import sleeping_balancer
 
-    ((name, options),) = read_named("application", app, APPS, lambda found: found.options)
+    ((name, options),) = read_named("application", app, APPS, lambda entry: entry.options)
     if delay_us < 0:
         raise ValueError(f"delay-us must be at least 0, got {delay_us}")
     size = int(number("batch-records", batch_records, whole=True))
     if size < 1:
         raise ValueError(f"batch-records must be at least 1, got {batch_records}")
-    named = pairs(columns.split(","), "word=key,ts=time") if columns else {}
-    return Job(APPS[name], stream, options, size, named, partial(sleeping_balancer, delay_us))
+    mapping = pairs(columns.split(","), "word=key,ts=time") if columns else {}
+    return Job(APPS[name], stream, options, size, mapping, partial(sleeping_balancer, delay_us))
 
 
 def _check(scheme: str, routing: str | None, workers: int) -> None:
-    """Refuse what a balancer would, before Spark starts."""
+    """Refuse bad arguments of a balancer before Spark starts."""
     from unskew.spark import Balancer
     from unskew.state import whole
 
@@ -214,11 +223,11 @@ def _session(workers: int, master: str | None, packages: str | None) -> Iterator
 
 
 def _bar(stream: str, times: int, quiet: bool) -> Progress:
-    """Return a bar for so many runs over a stream, as long as that is known to be."""
+    """Return a progress bar for several runs over a stream; its length may be unknown."""
     from unskew.workloads import STREAMS, open_stream
 
-    known = open_stream(stream).n_records if stream.partition(":")[0] in STREAMS else None
-    return Progress(None if known is None else times * known, quiet=quiet)
+    records = open_stream(stream).n_records if stream.partition(":")[0] in STREAMS else None
+    return Progress(None if records is None else times * records, quiet=quiet)
 
 
 def _end(report: dict[str, Any]) -> None:

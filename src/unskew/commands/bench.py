@@ -23,11 +23,11 @@ def routing(
     schemes: Annotated[str, typer.Option(help="Schemes, or all.")] = "all",
     workers: Annotated[str, typer.Option(help="Numbers of workers.")] = "100",
     z: Annotated[str, typer.Option(help="Exponents of the Zipf streams.")] = "1.0,1.4,2.0",
-    keys: Annotated[str, typer.Option(help="Keys of the streams.")] = "1e4",
+    keys: Annotated[str, typer.Option(help="Number of keys of the streams.")] = "1e4",
     records: Annotated[str, typer.Option(help="Records to route.")] = "4e6",
     as_json: Json = False,
 ) -> None:
-    """Measure how many records a second each scheme routes, on one thread.
+    """Measure how many records a second each scheme routes on one thread.
 
     Try: unskew bench routing --schemes pkg,fish --workers 10,100,1000
     """
@@ -60,7 +60,7 @@ def planning(
         str, typer.Option(help="Resolutions of the compact form; 0: the original key space.")
     ] = "0,8",
     f: Annotated[str, typer.Option(help="Fluctuation rates of the workload.")] = "1",
-    intervals: Annotated[int, typer.Option(help="Intervals to plan after.")] = 6,
+    intervals: Annotated[int, typer.Option(help="Number of intervals, with a plan each.")] = 6,
     as_json: Json = False,
 ) -> None:
     """Measure how fast planners plan, and how much state their plans move, on one thread.
@@ -95,18 +95,18 @@ def spark(
         str, typer.Option(help="Schemes with their routing, as in fish@planned,pkg@online.")
     ] = SPARK_SCHEMES,
     z: Annotated[str, typer.Option(help="Exponents of the Zipf streams.")] = "1.4,2.0",
-    workers: Annotated[int, typer.Option(help="Workers: tasks that sleep.")] = 16,
+    workers: Annotated[int, typer.Option(help="Number of workers, which sleep.")] = 16,
     batch_records: Annotated[str, typer.Option(help="Records of a micro-batch.")] = "6e4",
     delay_us: Annotated[float, typer.Option(help="Microseconds of sleep for a record.")] = 500,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Fewer schemes and records: a few minutes.")
+        bool, typer.Option("--quick", help="Use fewer schemes and records: a few minutes.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Measure what balancing gains on an embedded Spark, and what it costs without skew.
+    """Measure the gain of balancing on an embedded Spark, and its overhead without skew.
 
     A stateful Python operator sleeps for each record, as in the papers: sleeping tasks need no
-    core. The overhead is that of a native aggregate over uniform keys.
+    core. The overhead is measured with a native aggregate over uniform keys.
 
     Try: unskew bench spark --quick
     """
@@ -122,22 +122,22 @@ def spark(
     with Progress(total, quiet=as_json) as progress:
         with embedded_session(workers) as session:
             results = gains(session, chosen, works, workers, progress)
-        extra = overheads(workers, 500_000 if quick else 1_000_000, turns, progress)
+        overhead = overheads(workers, 500_000 if quick else 1_000_000, turns, progress)
     if as_json:
-        print(json.dumps({"results": results, "overhead": extra}))
+        print(json.dumps({"results": results, "overhead": overhead}))
     else:
-        show_spark(results, extra)
+        show_spark(results, overhead)
 
 
 @bench.command()
 def rivals(
     scheme: Annotated[str, typer.Option(help="The scheme to compare with.")] = "w-choices",
     z: Annotated[float, typer.Option(help="Exponent of the Zipf stream.")] = 1.4,
-    workers: Annotated[int, typer.Option(help="Workers: tasks that sleep.")] = 16,
+    workers: Annotated[int, typer.Option(help="Number of workers, which sleep.")] = 16,
     batch_records: Annotated[str, typer.Option(help="Records of a micro-batch.")] = "6e4",
     as_json: Json = False,
 ) -> None:
-    """Compare with what is done against skew today: partial aggregation, salting, AQE.
+    """Compare with other ways to handle skew: partial aggregation, salting, AQE.
 
     Try: unskew bench rivals --batch-records 2e4
     """

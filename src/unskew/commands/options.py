@@ -1,4 +1,4 @@
-"""What several commands have in common: options, lists of numbers, a bar."""
+"""Shared parts of the commands: options, lists of numbers, a progress bar."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a tabl
 
 
 def numbers(name: str, text: str, *, whole: bool = False) -> list[float]:
-    """Return the numbers of a list with commas."""
+    """Return the numbers of a comma-separated list."""
     return [number(name, part, whole) for part in text.split(",")]
 
 
 class Progress:
-    """A bar on the error stream, where a person looks at it; a call adds to what is done."""
+    """A progress bar on standard error if that is a terminal; calling it advances the bar."""
 
     def __init__(self, total: int | None, *, quiet: bool) -> None:
         from rich.console import Console
@@ -49,5 +49,5 @@ class Progress:
         self._bar.stop()
 
     def __call__(self, done: int) -> None:
-        """Add to what is done."""
+        """Advance the bar by a number of units."""
         self._bar.update(self._task, advance=done)

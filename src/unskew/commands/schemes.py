@@ -1,10 +1,10 @@
-"""Schemes as the commands take them: with the routing, where that is wanted."""
+"""Schemes as the commands accept them, optionally with a routing."""
 
 from __future__ import annotations
 
 
 def routed_schemes(text: str, routing: str | None = None) -> list[tuple[str, str | None]]:
-    """Return schemes with their routing: one of their own, or the one for all of them.
+    """Return schemes with their routing: the one after ``@``, or the one for all schemes.
 
     Examples
     --------

@@ -1,1 +1,1 @@
-"""Pictures of what was measured."""
+"""Tables and pictures of results."""

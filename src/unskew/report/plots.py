@@ -1,4 +1,4 @@
-"""Pictures of a simulation: imbalance through time, the loads, and what balance costs in state."""
+"""Pictures of results: imbalance through time, loads, speed, and the cost of balance in state."""
 
 from __future__ import annotations
 
@@ -16,13 +16,15 @@ ENDINGS = (".png", ".pdf", ".svg")
 
 
 def check_picture(path: Path) -> None:
-    """Refuse what could not be drawn, before the work that it shows."""
+    """Refuse a picture that cannot be drawn, before any work is done."""
     if importlib.util.find_spec("matplotlib") is None:
         raise ValueError("a picture needs matplotlib: pip install 'unskew[report]'")
     if path.suffix not in ENDINGS:
         raise ValueError(f"a picture must end in one of {', '.join(ENDINGS)}, got {path}")
     if not path.absolute().parent.is_dir():
-        raise ValueError(f"no such folder for the picture: {path.absolute().parent}")
+        raise ValueError(
+            f"no such folder for the picture: {path.absolute().parent}; create it first"
+        )
 
 
 def plot_simulation(simulation: dict[str, Any], path: str | Path) -> None:
@@ -59,7 +61,7 @@ def plot_simulation(simulation: dict[str, Any], path: str | Path) -> None:
 
 
 def plot_demo(results: list[dict[str, Any]], path: str | Path) -> None:
-    """Draw the loads of workers, plain and balanced, and the throughput, into a picture."""
+    """Draw the loads of workers and the throughput, plain and balanced."""
     check_picture(Path(path))
     import matplotlib
 
@@ -73,10 +75,10 @@ def plot_demo(results: list[dict[str, Any]], path: str | Path) -> None:
     colours, width = (COLOURS[1], COLOURS[0]), 0.4
     for i, (result, name, colour) in enumerate(zip(results, names, colours, strict=True)):
         mean = sum(result["loads"]) / len(result["loads"])
-        at = [worker + width * (i - 0.5) for worker in range(len(result["loads"]))]
-        loads.bar(at, [load / mean for load in result["loads"]], width, label=name, color=colour)
+        x = [worker + width * (i - 0.5) for worker in range(len(result["loads"]))]
+        loads.bar(x, [load / mean for load in result["loads"]], width, label=name, color=colour)
     loads.axhline(1, color="#666666", linewidth=0.8)
-    loads.set(xlabel="Worker", ylabel="Records / mean (1 is ideal)", xticks=range(0, len(at), 1))
+    loads.set(xlabel="Worker", ylabel="Records / mean (1 is ideal)", xticks=range(0, len(x), 1))
     loads.legend(frameon=False)
     bars = speed.bar(names, [result["records_per_s"] for result in results], 0.5, color=colours)
     speed.bar_label(bars, fmt="{:,.0f}")
@@ -94,7 +96,7 @@ def plot_demo(results: list[dict[str, Any]], path: str | Path) -> None:
 
 
 def plot_comparison(reports: list[dict[str, Any]], path: str | Path) -> None:
-    """Draw how schemes did in one application: speed, latency, balance and state."""
+    """Draw the speed, latency, balance and state of schemes in one application."""
     check_picture(Path(path))
     import matplotlib
 
@@ -182,7 +184,7 @@ def plot_intervals(simulation: dict[str, Any], path: str | Path) -> None:
 
 def _draw_time(axes: Axes, result: dict[str, Any], style: dict[str, Any]) -> None:
     series = result["through_time"]
-    # Below a tenth of a record there is nothing to see, and zero has no logarithm.
+    # Imbalances below a tenth of a record are not visible, and zero has no logarithm.
     imbalance = [
         max(value, 0.1 / t)
         for t, value in zip(series["records"], series["imbalance_fraction"], strict=True)
@@ -210,7 +212,7 @@ def _finish(time: Axes, loads: Axes, cost: Axes) -> None:
     loads.set_title("Load of each worker (1 is ideal)", fontsize=10)
     cost.set(xscale="log", yscale="log")
     cost.set(xlabel="workers a key is on (replication)", ylabel="busiest worker / mean load")
-    cost.set_title("What balance costs in state (lower left is better)", fontsize=10)
+    cost.set_title("The cost of balance in state (lower left is better)", fontsize=10)
     cost.margins(0.15)
     for axis in (cost.xaxis, cost.yaxis, loads.yaxis):
         axis.set_major_locator(LogLocator(subs=(1, 2, 5)))

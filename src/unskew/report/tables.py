@@ -1,4 +1,4 @@
-"""Tables for people."""
+"""Tables of results and of schemes, printed by the commands."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from unskew.workloads import STREAMS, summaries
 NO_DEFAULT = "auto"
 ENDS = {
     "end": "the stream ended",
-    "time": "the time was over",
+    "time": "the time was up",
     "interrupted": "interrupted",
 }
 
 
 def scheme_rows() -> list[dict[str, Any]]:
-    """Return what there is to know of every scheme, in the order of the table."""
+    """Return a row for every scheme: its summary, its properties and its parameters."""
     rows = []
     for name, router in ROUTERS.items():
-        shown = router(1)
+        example = router(1)
         parameters = {f.name: f.default for f in fields(router) if f.init and f.name != "n_workers"}
         rows.append(
             {
@@ -32,7 +32,7 @@ def scheme_rows() -> list[dict[str, Any]]:
                 "summary": (router.__doc__ or "").partition("\n")[0],
                 "splits_keys": router.splits,
                 "elastic": router.elastic,
-                "sources_agree": shown.shared,
+                "sources_agree": example.shared,
                 "parameters": parameters,
             }
         )
@@ -40,7 +40,7 @@ def scheme_rows() -> list[dict[str, Any]]:
 
 
 def planner_rows() -> list[dict[str, Any]]:
-    """Return what there is to know of every planner, in the order of the table."""
+    """Return a row for every planner: its summary and its parameters."""
     return [
         {
             "planner": name,
@@ -52,7 +52,7 @@ def planner_rows() -> list[dict[str, Any]]:
 
 
 def stream_rows() -> list[dict[str, Any]]:
-    """Return what there is to know of every generated stream."""
+    """Return a row for every generated stream: its summary and its parameters."""
     lines = summaries()
     return [
         {
@@ -68,9 +68,9 @@ def show_schemes() -> None:
     """Print the schemes and the planners."""
     table = Table("scheme", "what it does", "splits keys", "parameters")
     for row in scheme_rows():
-        given = {k: v for k, v in row["parameters"].items() if k not in ("seed", "source")}
+        shown = {k: v for k, v in row["parameters"].items() if k not in ("seed", "source")}
         table.add_row(
-            row["scheme"], row["summary"], "yes" if row["splits_keys"] else "no", _pairs(given)
+            row["scheme"], row["summary"], "yes" if row["splits_keys"] else "no", _pairs(shown)
         )
     _print(table)
     table = Table("planner", "what it does", "parameters")
@@ -111,13 +111,13 @@ def show_simulation(simulation: dict[str, Any]) -> None:
         )
     console.print(table)
     if first["workers_at_end"] != len(first["loads"]):
-        console.print("Balance is that since the last change of workers.")
+        console.print("The balance is measured since the last change of workers.")
     if "queueing" in first:
         _show_queueing(console, results)
     for pair in simulation.get("agreement", []):
         a, b = pair["schemes"]
         console.print(
-            f"{a} and {b} send {pair['alike_share']:.1%} of the records alike "
+            f"{a} and {b} send {pair['alike_share']:.1%} of the records to the same workers "
             f"(Jaccard {pair['jaccard']:.1%})",
             highlight=False,
         )
@@ -150,7 +150,7 @@ def show_intervals(simulation: dict[str, Any]) -> None:
         name = "shuffle (ideal)" if r["scheme"] == "shuffle" else r["scheme"]
         table.add_row(name, f"{r.get('max_over_mean_mean', 1.0):.3f}", *shown)
     console.print(table)
-    console.print("Means over the intervals; a plan made after one holds in the next.")
+    console.print("Means over the intervals; a plan made after one takes effect in the next.")
     if "queueing" in results[0]:
         _show_queueing(console, results)
 
@@ -197,13 +197,13 @@ def show_spark(results: list[dict[str, Any]], overhead: list[dict[str, Any]]) ->
     console.print(table)
     for row in overhead:
         console.print(
-            f"{row['routing']} routing by {row['scheme']} costs {row['fraction']:.0%} where "
-            f"nothing is skewed ({row['state_rows']:,} state rows)"
+            f"{row['routing']} routing with {row['scheme']} costs {row['fraction']:.0%} without "
+            f"skew ({row['state_rows']:,} state rows)"
         )
 
 
 def show_run(report: dict[str, Any]) -> None:
-    """Print how an application ran: its batches, and what they come to."""
+    """Print the report of an application: its batches, and a summary."""
     table = Table("batch")
     for heading in ("records", "seconds", "imbalance", "state rows", "state MiB"):
         table.add_column(heading, justify="right")
@@ -219,7 +219,7 @@ def show_run(report: dict[str, Any]) -> None:
     console = _console()
     console.print(table)
     console.print(
-        f"{report['app']} by {report['scheme']} ({report['routing']}), "
+        f"{report['app']} with {report['scheme']} ({report['routing']}), "
         f"{report['workers']} workers: {report['records']:,} records, "
         f"{report['records_per_s']:,.0f} a second; "
         f"{ENDS[report['stopped']]}"
@@ -227,7 +227,7 @@ def show_run(report: dict[str, Any]) -> None:
 
 
 def show_comparison(reports: list[dict[str, Any]]) -> None:
-    """Print how schemes did in one application, side by side."""
+    """Print the results of several schemes in one application."""
     table = Table("scheme", "routing")
     for heading in (
         "records/s",
@@ -256,7 +256,7 @@ def show_comparison(reports: list[dict[str, Any]]) -> None:
 
 def show_apps(rows: list[dict[str, Any]]) -> None:
     """Print the applications."""
-    table = Table("application", "what it gives", "columns of its stream", "options")
+    table = Table("application", "what it returns", "columns of its stream", "options")
     for row in rows:
         table.add_row(row["app"], row["summary"], row["columns"], ", ".join(row["options"]))
     _print(table)
@@ -267,7 +267,7 @@ def _share(value: float | None) -> str:
 
 
 def show_rivals(rows: list[dict[str, Any]]) -> None:
-    """Print ways against skew, side by side."""
+    """Print the results of several ways to handle skew."""
     table = Table("job", "way")
     for heading in ("seconds", "over plain", "state rows"):
         table.add_column(heading, justify="right")
@@ -280,7 +280,7 @@ def show_rivals(rows: list[dict[str, Any]]) -> None:
 
 
 def show_demo(results: list[dict[str, Any]]) -> None:
-    """Print the loads of workers, plain and balanced, as bars, and what balance gained."""
+    """Print the loads of workers as bars, plain and balanced, and the gain in throughput."""
     console = _console()
     top = max(max(result["loads"]) for result in results)
     for result in results:
@@ -291,7 +291,7 @@ def show_demo(results: list[dict[str, Any]]) -> None:
             f"{max(loads) / mean:.2f} times the mean, {result['state_rows']:,} state rows",
             highlight=False,
         )
-        scale = sum(loads) and top / mean / 48  # both by the same measure, though of unlike batches
+        scale = sum(loads) and top / mean / 48  # one scale for both, though batches differ
         for worker, load in enumerate(loads):
             bar = "█" * max(1, round(load / mean / scale)) if load else ""
             colour = "red" if load > 1.5 * mean else "green"
@@ -345,7 +345,7 @@ def _pairs(parameters: dict[str, Any]) -> str:
 
 def _console() -> Console:
     console = Console()
-    # Piped into a file, a table should not be cut at 80 columns.
+    # A table that is piped into a file should not be cut at 80 columns.
     return console if console.is_terminal else Console(width=160)
 
 

@@ -1,4 +1,4 @@
-"""The lines of an interval simulation: planners with their plans, and online schemes."""
+"""The contenders of an interval simulation: planners with their plans, and online schemes."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Migration:
-    """How long a change of plans takes, by the steps of the paper's workflow.
+    """The duration of a change of plans, by the steps of the paper's workflow.
 
     Workers report (1) and the controller plans (2): ``planning_s``. It pauses the moved keys at
     the sources (3, 4), workers send their state (5) at ``bytes_per_s`` each, in and out, and
     acknowledge (6), and the sources resume (7): ``signal_s`` each for pause, acknowledgement and
-    resumption. Records of moved keys wait at the sources meanwhile, others do not notice.
+    resumption. Records of moved keys wait at the sources meanwhile; other records are not delayed.
     """
 
     planning_s: float = 0.1
@@ -56,7 +56,7 @@ class Migration:
 
 @dataclass
 class Contender:
-    """Something that routes records, and what comes of it in every interval."""
+    """A way to route records, with its measures in every interval."""
 
     name: str
     n_ever: int
@@ -71,7 +71,7 @@ class Contender:
         """Route records that arrive at these times."""
 
     def end(self, capacities: NDArray[np.float64]) -> None:
-        """Write down the interval that ends."""
+        """Record the measures of the interval that ends."""
         loads, active = self._loads, capacities > 0
         mean = loads.sum() / capacities.sum()
         skew = (loads[active] / capacities[active]).max() / mean if mean else 1.0
@@ -88,15 +88,15 @@ class Contender:
 
     @abstractmethod
     def replan(self, statistics: Statistics, boundary_s: float) -> None:
-        """Go into the next interval, with the workers that the statistics name."""
+        """Prepare for the next interval, with the workers that are in the statistics."""
 
     def finish(self, capacities: NDArray[np.float64]) -> None:
-        """Write down what has come since the last interval."""
+        """Record the measures since the end of the last interval."""
         if self._loads.any():
             self.end(capacities)
 
     def result(self) -> dict[str, Any]:
-        """Return all intervals, and means over them."""
+        """Return the measures of all intervals, and their means."""
         out: dict[str, Any] = {"scheme": self.name}
         for name in ("max_over_mean", "moved_fraction", "entries", "plan_s"):
             values = [row[name] for row in self.rows if name in row]
@@ -124,7 +124,8 @@ class SchemeContender(Contender):
         router = self.sources.routers[0]
         if router.offline or self.sources.probe_every:
             raise ValueError(
-                f"{self.name} cannot run beside planners: it is told things on the way"
+                f"{self.name} cannot run beside planners, because it needs all frequencies or the "
+                "true loads: run it without planners"
             )
         self._workers = np.arange(self.sources.n_workers, dtype=np.int32)
 
@@ -133,7 +134,7 @@ class SchemeContender(Contender):
         self._serve(self._workers[self.sources.route(chunk)], arrivals_s)
 
     def replan(self, statistics: Statistics, boundary_s: float) -> None:
-        """Take in workers that came, let go those that left; not elastic, it starts anew."""
+        """Add and remove workers; a scheme that is not elastic starts again with new routers."""
         workers = np.flatnonzero(statistics.capacities).astype(np.int32)
         router = self.sources.routers[0]
         if isinstance(router, ElasticRouter):
@@ -149,10 +150,10 @@ class SchemeContender(Contender):
 
 @dataclass
 class PlannerContender(Contender):
-    """A planner, its present plan, and the migration that is under way.
+    """A planner with its current plan and the migration in progress.
 
-    Without a `Migration` a new plan holds from the start of the next interval. With one, it takes
-    its time; until it is over no other is begun.
+    Without a `Migration` a new plan takes effect at the start of the next interval. With one, the
+    change takes time, and no other migration starts before its end.
     """
 
     planner: Planner
@@ -168,7 +169,7 @@ class PlannerContender(Contender):
         self._migrating: Row = {}
 
     def take(self, chunk: Chunk, arrivals_s: Times) -> None:
-        """Route records that arrive at these times; hold back moved keys as long as they pause."""
+        """Route records that arrive at these times; hold back records of paused keys."""
         cuts = np.searchsorted(arrivals_s, [self._paused_s, self._resumed_s])
         before, during, after = np.split(chunk.keys, cuts)
         times = np.split(arrivals_s, cuts)
@@ -183,7 +184,7 @@ class PlannerContender(Contender):
             self._serve(self._router.route(after), times[2])
 
     def replan(self, statistics: Statistics, boundary_s: float) -> None:
-        """Plan after an interval; the new plan takes effect at once or after its migration."""
+        """Make a plan after an interval; it takes effect at once or after its migration."""
         row = self.rows[-1]
         if boundary_s < self._resumed_s:
             row |= {"entries": len(self.plan.keys), "falls_short": "still migrating"}
@@ -209,7 +210,7 @@ class PlannerContender(Contender):
             self._migrating = row
 
     def finish(self, capacities: NDArray[np.float64]) -> None:
-        """Let go what is still held back, and write down what has come since the last interval."""
+        """Release the records that are held back, and record the measures of the rest."""
         self._follow()
         self._release()
         super().finish(capacities)
@@ -219,7 +220,7 @@ class PlannerContender(Contender):
             self._router.follow(self.plan)
 
     def _hold(self, keys: Keys, arrivals_s: Times) -> None:
-        """Hold back records of moved keys, and route the others."""
+        """Hold back the records of moved keys, and route the others."""
         held = self._moved.find(keys) >= 0
         self._held.append((keys[held], arrivals_s[held]))
         self._migrating["held_records"] += int(held.sum())

@@ -1,4 +1,4 @@
-"""Interval simulation: planners over a stream that is cut into intervals, a plan after each."""
+"""Interval simulation: a stream is cut into intervals, and planners plan after each of them."""
 
 from __future__ import annotations
 
@@ -47,30 +47,31 @@ def simulate_plans(
     planners
         Planners by name, or a string that names them, as in ``"mixed:resolution=8,readj"``.
     workers, sources
-        How many there are; sources matter to online schemes only.
+        The numbers of workers and sources; sources matter only to online schemes.
     schemes
         Online schemes to compare with; ``shuffle`` is the ideal.
     interval, intervals
-        Records in an interval (the stream's own, or its length over ``intervals``), and how many
-        of them to run (all).
+        The records of an interval (by default the stream's own interval, or its length over
+        ``intervals``), and the number of intervals to run (by default all).
     window
-        For how many intervals a record leaves state; or a `Window`, which also says how much, and
-        what a record costs.
+        The number of intervals for which a record leaves state; or a `Window`, which also defines
+        the size of the state and the cost of a record.
     fallback
         The hash of keys without an entry: ``consistent`` or ``key``.
     queue, migration
-        Service times and the arrival rate, for throughput and latency; and how long a migration
-        takes, during which moved keys pause. Without a queue a new plan holds at once.
+        Service times and the arrival rate, for throughput and latency; and the duration of a
+        migration, during which moved keys pause. Without a queue a new plan takes effect at once.
     changes
-        Workers that come and go, after the interval in which they do; a scheme that is not elastic
-        starts anew with the workers there are.
+        Workers that join and leave, at the end of the interval in which they do; a scheme that is
+        not elastic starts again with the active workers.
     progress
-        Is called with the number of records done since the last call.
+        Called with the number of records since the last call.
 
     Returns
     -------
     dict
-        ``stream``: what it is; ``results``: the measures of each contender, by interval, and means.
+        ``stream``: its description; ``results``: the measures of each contender by interval, and
+        their means.
 
     Examples
     --------
@@ -84,12 +85,15 @@ def simulate_plans(
     whole("sources", sources, 1)
     check_changes(changes, workers, source.n_records)
     if queue is not None and not math.isfinite(queue.rate):
-        raise ValueError("planners need a finite arrival rate: intervals take time")
+        raise ValueError(
+            f"planners need a finite arrival rate, got {queue.rate}: set one, because intervals "
+            "take time"
+        )
     if changes and fallback == "key":
         raise ValueError("with the fallback 'key' workers cannot change: use 'consistent'")
-    workforce = _Workforce(workers, queue, list(changes))
+    pool = _WorkerPool(workers, queue, list(changes))
     contenders = _contenders(
-        planners, schemes, workforce, sources=sources, fallback=fallback, migration=migration
+        planners, schemes, pool, sources=sources, fallback=fallback, migration=migration
     )
     length = _interval(source, interval, intervals)
     check_changes(changes, workers, intervals * length if intervals else None)
@@ -97,7 +101,7 @@ def simulate_plans(
     if not isinstance(window, Window):
         whole("window", window, 1)
         window = Window(window)
-    window = replace(window)  # a new one: the caller's stays as it is
+    window = replace(window)  # a copy, so that the caller's window does not change
     for chunk, ends in _cut(source, length, intervals):
         arrivals_s = (at + np.arange(len(chunk.keys))) / rate
         window.update(chunk.keys)
@@ -105,11 +109,11 @@ def simulate_plans(
             contender.take(chunk, arrivals_s)
         at += len(chunk.keys)
         if ends:
-            _end_interval(contenders, workforce, window, at, at / rate)
+            _end_interval(contenders, pool, window, at, at / rate)
         if progress is not None:
             progress(len(chunk.keys))
     for contender in contenders:
-        contender.finish(workforce.capacities)
+        contender.finish(pool.capacities)
     return {
         "stream": source.describe(),
         "workers": workers,
@@ -118,16 +122,16 @@ def simulate_plans(
     }
 
 
-class _Workforce:
-    """The workers: their capacities, 0 for one that is not there (yet)."""
+class _WorkerPool:
+    """The capacities of all workers; that of an inactive worker is 0."""
 
     def __init__(self, workers: int, queue: Queue | None, changes: list[WorkerChange]) -> None:
         self.workers, self.queue = workers, queue
         self.n_ever = most_workers(workers, tuple(changes))
         self.capacities = np.zeros(self.n_ever)
-        self.queues()  # refuses what does not fit
-        given = None if queue is None else queue.capacities
-        self.capacities[:workers] = 1.0 if given is None else given
+        self.queues()  # refuses a wrong number of capacities
+        capacities = None if queue is None else queue.capacities
+        self.capacities[:workers] = 1.0 if capacities is None else capacities
         self.changes = sorted(changes, key=lambda change: change.at)
         self.known = workers
 
@@ -135,7 +139,7 @@ class _Workforce:
         return self.queue.model(self.workers, self.n_ever) if self.queue else None
 
     def change(self, at: int) -> None:
-        """Carry out the changes up to a record."""
+        """Apply the changes up to a record."""
         due = [change for change in self.changes if change.at <= at]
         self.changes = self.changes[len(due) :]
         for change in due:
@@ -149,44 +153,42 @@ class _Workforce:
 def _contenders(
     planners: str | dict[str, Planner],
     schemes: str | Sequence[Scheme],
-    workforce: _Workforce,
+    pool: _WorkerPool,
     *,
     sources: int,
     fallback: str,
     migration: Migration | None,
 ) -> list[Contender]:
-    queue = workforce.queue
-    plan = Plan.empty(workforce.capacities[: workforce.workers].tolist(), fallback=fallback)
+    queue = pool.queue
+    plan = Plan.empty(pool.capacities[: pool.workers].tolist(), fallback=fallback)
     chosen = read_planners(planners) if isinstance(planners, str) else planners
     if isinstance(schemes, str):
         schemes = read_schemes(schemes)
     pauses = (migration or Migration()) if queue else None
     contenders: list[Contender] = [
-        PlannerContender(name, workforce.n_ever, workforce.queues(), planner, plan, pauses)
+        PlannerContender(name, pool.n_ever, pool.queues(), planner, plan, pauses)
         for name, planner in chosen.items()
     ]
     defaults = queue.defaults(sources) if queue else {}
     for scheme in schemes:
-        routers = Sources(scheme, workforce.workers, sources, defaults=defaults)
-        contenders.append(
-            SchemeContender(str(scheme), workforce.n_ever, workforce.queues(), routers)
-        )
+        routers = Sources(scheme, pool.workers, sources, defaults=defaults)
+        contenders.append(SchemeContender(str(scheme), pool.n_ever, pool.queues(), routers))
     return contenders
 
 
 def _end_interval(
-    contenders: list[Contender], workforce: _Workforce, window: Window, at: int, boundary_s: float
+    contenders: list[Contender], pool: _WorkerPool, window: Window, at: int, boundary_s: float
 ) -> None:
     for contender in contenders:
-        contender.end(workforce.capacities)
-    workforce.change(at)
-    statistics = window.close(workforce.capacities[: workforce.known])
+        contender.end(pool.capacities)
+    pool.change(at)
+    statistics = window.close(pool.capacities[: pool.known])
     for contender in contenders:
         contender.replan(statistics, boundary_s)
 
 
 def _interval(stream: Stream, interval: int | None, intervals: int | None) -> int:
-    """Return the records in an interval: as given, the stream's own, or its length over them."""
+    """Return the records of an interval: the argument, the stream's own, or a part of it."""
     if intervals is not None:
         whole("intervals", intervals, 1)
     if interval is None:
@@ -194,13 +196,15 @@ def _interval(stream: Stream, interval: int | None, intervals: int | None) -> in
     if interval is None and intervals is not None and stream.n_records:
         interval = max(1, stream.n_records // intervals)
     if interval is None:
-        raise ValueError("how long is an interval? give its records, or the number of intervals")
+        raise ValueError(
+            "the length of an interval is unknown: give its records, or the number of intervals"
+        )
     whole("interval", interval, 1)
     return interval
 
 
 def _cut(stream: Stream, length: int, intervals: int | None) -> Iterator[tuple[Chunk, bool]]:
-    """Return the stream in chunks that no interval ends within, and whether one ends after it."""
+    """Yield chunks that do not cross the end of an interval, and whether one ends after them."""
     left = math.inf if intervals is None else intervals
     size = math.ceil(length / math.ceil(length / LARGEST_CHUNK))
     filled = 0

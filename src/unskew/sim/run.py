@@ -1,4 +1,4 @@
-"""One scheme over one stream, with all measures of what it does."""
+"""A run of one scheme over one stream, with all its measures."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from unskew.workloads import Chunk
 
 @dataclass(frozen=True)
 class WorkerChange:
-    """A worker that comes (``worker`` is None) or goes, before record number ``at``."""
+    """A worker that joins (``worker`` is None) or leaves before record number ``at``."""
 
     at: int
     worker: int | None = None
 
     @classmethod
     def read(cls, text: str) -> WorkerChange:
-        """Return the change that ``at:+`` (one more) or ``at:-worker`` names.
+        """Return the change that ``at:+`` (a worker joins) or ``at:-worker`` stands for.
 
         Examples
         --------
@@ -48,7 +48,7 @@ class WorkerChange:
 
 @dataclass
 class Run:
-    """A scheme at its sources, and the measures of its stream so far."""
+    """A scheme at its sources, with its measures so far."""
 
     sources: Sources
     queueing: Queueing | None = None
@@ -71,10 +71,10 @@ class Run:
         self.imbalance = Imbalance(most)
         self.spread = IntervalSpread(most, self.interval)
         self.replication = Replication(most)
-        self._tell_measures()
+        self._update_measures()
 
     def take(self, chunk: Chunk) -> NDArray[np.int32]:
-        """Route and measure a chunk; return its workers."""
+        """Route a chunk, update the measures, and return the workers of its records."""
         started = time.perf_counter()
         workers = np.empty(len(chunk.keys), np.int32)
         for part in self._parts(len(chunk.keys)):
@@ -90,7 +90,7 @@ class Run:
         return workers
 
     def _parts(self, length: int) -> Iterator[slice]:
-        """Cut a chunk where something happens before a record."""
+        """Yield the parts of a chunk between probes and changes of workers."""
         start, end = self.at, self.at + length
         cuts = {change.at for change in self.changes if start < change.at < end}
         if every := self.sources.probe_every:
@@ -114,14 +114,14 @@ class Run:
             else:
                 self.sources.remove_worker(change.worker)
                 self.active[change.worker] = False
-            self._tell_measures()
+            self._update_measures()
 
-    def _tell_measures(self) -> None:
+    def _update_measures(self) -> None:
         self.imbalance.set_active(self.active)
         self.spread.set_active(self.active)
 
     def result(self) -> dict[str, Any]:
-        """Return what was measured, as plain numbers and lists."""
+        """Return all measures as plain numbers and lists."""
         imbalance, spread = self.imbalance.result(), self.spread.result()
         replication = self.replication.result()
         result = {
@@ -157,5 +157,5 @@ class Run:
 
 
 def most_workers(n_workers: int, changes: tuple[WorkerChange, ...]) -> int:
-    """Return how many workers there ever are, those that left included."""
+    """Return the number of workers over the whole run, including those that left."""
     return n_workers + sum(change.worker is None for change in changes)

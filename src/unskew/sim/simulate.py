@@ -1,4 +1,4 @@
-"""Simulation: S sources and W workers over a stream, for one scheme or several side by side."""
+"""Simulation of one or several schemes over a stream, with S sources and W workers."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ Progress = Callable[[int], None]
 
 @dataclass(frozen=True)
 class Queue:
-    """The queueing model: records a second, seconds a record, and how fast workers are.
+    """The queueing model: records a second, seconds for a record, and how fast each worker is.
 
-    A rate of infinity means that all records wait at the start: the makespan is then the time
-    that the busiest worker takes.
+    With an infinite rate all records wait at the start: the makespan is then the time of the
+    busiest worker.
     """
 
     rate: float = math.inf
@@ -32,21 +32,22 @@ class Queue:
     capacities: Sequence[float] | None = None
 
     def model(self, n_workers: int, n_ever: int) -> Queueing:
-        """Return the queues of the workers; one that comes later has a capacity of 1."""
-        given = [1.0] * n_workers if self.capacities is None else list(self.capacities)
-        if len(given) != n_workers:
+        """Return the queues of the workers; a worker that joins later has a capacity of 1."""
+        capacities = [1.0] * n_workers if self.capacities is None else list(self.capacities)
+        if len(capacities) != n_workers:
             raise ValueError(
-                f"capacities must have one entry for each of {n_workers} workers, got {len(given)}"
+                f"capacities must have one entry for each of {n_workers} workers, "
+                f"got {len(capacities)}"
             )
-        given += [1.0] * (n_ever - n_workers)
-        return Queueing(n_ever, self.rate, self.service_s, given)
+        capacities += [1.0] * (n_ever - n_workers)
+        return Queueing(n_ever, self.rate, self.service_s, capacities)
 
     def defaults(self, n_sources: int) -> dict[str, Any]:
-        """Return what schemes can know of it: a source gets its part of the records."""
-        known: dict[str, Any] = {"capacities": self.capacities}
+        """Return the parameters of the model for schemes; a source sees its part of the records."""
+        parameters: dict[str, Any] = {"capacities": self.capacities}
         if math.isfinite(self.rate):
-            known |= {"rate": self.rate / n_sources, "service_s": self.service_s * n_sources}
-        return known
+            parameters |= {"rate": self.rate / n_sources, "service_s": self.service_s * n_sources}
+        return parameters
 
 
 def simulate(
@@ -63,10 +64,10 @@ def simulate(
     chunk: int = 65_536,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """Send a stream through schemes, and measure what they do with it.
+    """Send a stream through schemes, and measure balance, replication and latency.
 
-    The stream is read once, in chunks; an offline scheme makes it be read twice. Memory does not
-    grow with the stream, only with its keys.
+    The stream is read once, in chunks; an offline scheme needs a second pass. Memory grows with the
+    number of keys, not with the length of the stream.
 
     Parameters
     ----------
@@ -75,27 +76,28 @@ def simulate(
     schemes
         Schemes, or a string that names them, as in ``"key,pkg:load=global"``.
     workers, sources
-        How many there are.
+        The numbers of workers and sources.
     feed
-        How records come to the sources: ``round-robin``, or by the hash of their source ``key``.
+        How records are assigned to sources: ``round-robin``, or by the hash of their source
+        ``key``.
     queue
         Service times and the arrival rate, for throughput and latency.
     changes
-        Workers that come and go; for elastic schemes only.
+        Workers that join and leave; for elastic schemes only.
     interval
-        Records over which the standard deviation of the loads is taken.
+        The number of records over which the standard deviation of the loads is measured.
     agreement
-        Whether to compare the decisions of every two schemes.
+        Whether to compare the decisions of each pair of schemes.
     chunk
-        Records that are read and routed at a time.
+        The number of records that are read and routed at a time.
     progress
-        Is called with the number of records done since the last call.
+        Called with the number of records since the last call.
 
     Returns
     -------
     dict
-        ``stream``: what it is; ``results``: the measures of each scheme, in the order given; and
-        ``agreement`` if asked for. Plain numbers and lists throughout.
+        ``stream``: its description; ``results``: the measures of each scheme, in the order of
+        ``schemes``; and ``agreement`` if requested. All values are plain numbers and lists.
 
     Examples
     --------
@@ -138,22 +140,28 @@ def simulate(
 
 
 def check_changes(changes: Sequence[WorkerChange], n_workers: int, n_records: int | None) -> None:
-    """Refuse changes that could not happen."""
+    """Refuse changes of workers that cannot happen."""
     active, ever = set(range(n_workers)), n_workers
     for change in sorted(changes, key=lambda change: change.at):
         if n_records is not None and change.at >= n_records:
-            raise ValueError(f"a change before record {change.at} of {n_records} comes too late")
+            raise ValueError(
+                f"a change of workers must come before record {n_records}, the end of the stream, "
+                f"got record {change.at}"
+            )
         if change.worker is None:
             active.add(ever)
             ever += 1
         elif change.worker not in active or len(active) == 1:
-            raise ValueError(f"worker {change.worker} cannot go before record {change.at}")
+            raise ValueError(
+                f"worker {change.worker} cannot leave before record {change.at}: it must be "
+                "active, and not the only one"
+            )
         else:
             active.remove(change.worker)
 
 
 def _teach(runs: list[Run], stream: Stream, chunk: int) -> None:
-    """Let offline schemes see the whole stream first."""
+    """Give offline schemes the frequencies of the whole stream."""
     offline = [run for run in runs if run.sources.scheme.router.offline]
     if offline:
         frequencies = Exact()

@@ -1,4 +1,4 @@
-"""The sources of a simulated stream: each runs the scheme on its part of the records."""
+"""The sources of a simulated stream, each of which routes its part of the records."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ class Sources:
     Parameters
     ----------
     scheme
-        With its parameters.
+        The scheme with its parameters.
     n_workers, n_sources
-        Workers and sources.
+        The numbers of workers and sources.
     feed
-        How records come to the sources: ``round-robin``, or by the hash of their source key
-        (``key``; their own key where the stream has no other).
+        How records are assigned to sources: ``round-robin``, or by the hash of their source key
+        (``key``; their own key if the stream has no source keys).
     defaults
-        Parameters for schemes that have them and were not given them.
+        Values for parameters that the scheme accepts and that are not set.
     """
 
     scheme: Scheme
@@ -49,19 +49,19 @@ class Sources:
         if self.feed not in FEEDS:
             raise ValueError(f"feed must be one of {', '.join(FEEDS)}, got {self.feed!r}")
         usable = {name: v for name, v in self.defaults.items() if self.scheme.accepts(name)}
-        given = {**usable, **self.scheme.given}
-        first = self.scheme.router(self.n_workers, **given)
+        options = {**usable, **self.scheme.given}
+        first = self.scheme.router(self.n_workers, **options)
         count = 1 if first.shared else self.n_sources
-        rest = ({**given, "source": i} for i in range(1, count))
-        self.routers = [first, *(self.scheme.router(self.n_workers, **more) for more in rest)]
+        others = ({**options, "source": i} for i in range(1, count))
+        self.routers = [first, *(self.scheme.router(self.n_workers, **other) for other in others)]
 
     @property
     def probe_every(self) -> int | None:
-        """Records between two probes of the true loads, if the scheme wants them."""
+        """The number of records between two probes of the true loads; None without probes."""
         return self.routers[0].probe_every
 
     def learn(self, frequencies: Exact) -> None:
-        """Tell an offline scheme all frequencies."""
+        """Give the routers of an offline scheme all frequencies."""
         for router in self.routers:
             if router.offline:
                 router.learn(*frequencies.hot())
@@ -72,12 +72,12 @@ class Sources:
             router.probe(loads, self.n_sources)
 
     def add_worker(self) -> None:
-        """Let every source take in a new worker."""
+        """Add a new worker at every source."""
         for router in self._elastic():
             router.add_worker()
 
     def remove_worker(self, worker: int) -> None:
-        """Let every source send nothing more to a worker."""
+        """Remove a worker at every source, so that it receives no more records."""
         for router in self._elastic():
             router.remove_worker(worker)
 

@@ -1,6 +1,7 @@
-"""Skew-proof keyed processing in PySpark: rows on the worker that a scheme chooses, and merged.
+"""Skew-proof keyed processing in PySpark: a scheme chooses a worker for each row.
 
-The package loads lazily: tasks that need a part of it, like those that read a plan, start fast.
+The package loads lazily, so tasks that need only a part of it, such as the reader of a plan, start
+fast.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from unskew.spark.placement.slots import SLOT
     from unskew.spark.profiles import Profile, profile
 
-_HOMES = {
+_MODULES = {
     "SLOT": "unskew.spark.placement.slots",
     "Balancer": "unskew.spark.balancer",
     "BatchMetrics": "unskew.spark.control.metrics",
@@ -48,8 +49,8 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name == "functions":
         return importlib.import_module("unskew.spark.functions")
-    if name in _HOMES:
-        return getattr(importlib.import_module(_HOMES[name]), name)
+    if name in _MODULES:
+        return getattr(importlib.import_module(_MODULES[name]), name)
     raise AttributeError(f"module 'unskew.spark' has no attribute {name!r}")
 
 

@@ -1,4 +1,4 @@
-"""The one object that a user needs: it balances keyed operators."""
+"""The balancer: the one object that a user needs to balance keyed operators."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from unskew.spark.routing.routing import Routing
 from unskew.spark.runtime.places import operator_name
 from unskew.spark.state.move_log import MoveLog
 
-KEPT = 1000
-"""Micro-batches whose metrics are kept."""
+KEPT_METRICS = 1000
+"""The number of micro-batches whose metrics are kept."""
 
 
 @dataclass(frozen=True)
@@ -32,31 +32,31 @@ class Balancer:
     ----------
     scheme
         A router or a planner by name, with parameters if wanted: ``"w-choices"``,
-        ``"fish:epoch=1e4"``, ``"mixed:theta_max=0.05"``. If not given, one that does for each
-        operator: see `explain`.
+        ``"fish:epoch=1e4"``, ``"mixed:theta_max=0.05"``. By default the balancer chooses a scheme
+        for each operator: see `explain`.
     routing
-        ``planned``: hot keys are measured in the JVM, and a controller plans between batches; the
-        cheapest. ``online``: a router at each source decides on every record. Planned if not given
-        and the scheme can be planned.
+        ``planned``: hot keys are measured in the JVM, and a controller plans between batches; this
+        is the cheapest. ``online``: a router at each source decides on every record. Planned by
+        default, if the scheme can be planned.
     checkpoint
         The checkpoint location of the streaming query; not needed in batch.
     name
-        Tells apart the routers of several operators of one query.
+        Distinguishes the balancers of several operators of one query.
     decay
-        What a batch counts, in planned routing, when the next one has come.
+        The weight that the counts of a batch keep when the next batch arrives (planned routing).
     capacities
-        With a planner: how fast each worker is, or ``"measured"`` by the tasks of functions with
-        state; all the same if not given.
+        With a planner: how fast each worker is, or ``"measured"`` if the tasks of functions with
+        state should measure it. By default all workers are equally fast.
     active
-        For functions with state: the workers to begin with, if `activate` may change them.
+        For functions with state: the workers to start with, if `activate` may change them.
 
     Attributes
     ----------
     metrics
-        What became of the last thousand micro-batches. They are also lines of JSON in the
-        checkpoint (``unskew/<name>/<operator>/metrics.jsonl``) and in the log ``unskew.spark``.
+        Metrics of the last thousand micro-batches. They are also written as lines of JSON to the
+        checkpoint (``unskew/<name>/<operator>/metrics.jsonl``) and to the log ``unskew.spark``.
     decisions
-        What was decided for each operator so far, and why.
+        The decision for each operator so far, with the reason.
     """
 
     scheme: str | None = None
@@ -67,15 +67,15 @@ class Balancer:
     capacities: Sequence[float] | str | None = None
     active: Collection[int] | None = None
     metrics: deque[BatchMetrics] = field(
-        default_factory=lambda: deque(maxlen=KEPT), init=False, repr=False, compare=False
+        default_factory=lambda: deque(maxlen=KEPT_METRICS), init=False, repr=False, compare=False
     )
     decisions: list[Decision] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.scheme is None and self.routing == "online":
             raise ValueError("routing='online' needs a scheme, as in Balancer('pkg', ...)")
-        planner = self.capacities is not None or self.active is not None
-        default = for_keys_with_state()[0] if planner else LEFT
+        needs_planner = self.capacities is not None or self.active is not None
+        default = for_keys_with_state()[0] if needs_planner else LEFT
         self._routing(default if self.scheme is None else self.scheme)
 
     def groupBy(  # noqa: N802
@@ -86,7 +86,7 @@ class Balancer:
         Parameters
         ----------
         df
-            The rows, of a batch or of a stream.
+            The rows of a batch or of a stream.
         cols
             As for Spark's ``groupBy``; one of them may be ``F.window(...)``.
         """
@@ -97,12 +97,12 @@ class Balancer:
     def route(
         self, df: DataFrame, *keys: ColumnOrName, before: Sequence[ColumnOrName] = ()
     ) -> DataFrame:
-        """Return the rows with a ``slot``: an operator grouped by the keys and it is balanced.
+        """Return the rows with a ``slot`` column; an operator grouped by keys and slot is balanced.
 
         Group by the columns of ``before`` (a window, say), then the keys, then the slot, in this
         order: Spark's hash of them sends each row to the worker that the scheme chose.
         """
-        check_free(df, SLOT, "rename it, that name is needed for the slot")
+        check_free(df, SLOT, "rename it, because the slot needs that name")
         routing = self.routing_of("route", for_split_rows("an operator behind it"))
         place = routing.place(df, operator_name("route", *before, *flat(keys)))
         return routing.with_slots(df, routing.routes(df, keys, before, SLOT), place)
@@ -118,21 +118,21 @@ class Balancer:
         times: tuple[str, str] | None = None,
         within: tuple[timedelta, timedelta] | None = None,
     ) -> DataFrame:
-        """Return a join by key columns that both sides have: hot keys are split, not piled up.
+        """Return a join by key columns that both sides have, with hot keys spread over workers.
 
-        The rows of hot keys of one side are split, those of the other side replicated to where
-        these are. Batches, a stream with a table, and two streams with watermarks. By the scheme
-        ``key`` nothing is split: the plain join.
+        The rows of hot keys of one side are split, and those of the other side are replicated to
+        the workers of the split rows. The sides are two batches, a stream and a table, or two
+        streams with watermarks. The scheme ``key`` splits nothing and gives the plain join.
 
         Parameters
         ----------
         on
             The name of a column, or several.
         how
-            ``inner``, ``left``, ``right``, ``semi`` or ``anti``, as far as Spark has them.
+            ``inner``, ``left``, ``right``, ``semi`` or ``anti``, as far as Spark supports them.
         split
-            The side to split, ``left`` or ``right``: the skewed one. The stream if there is one,
-            else the left, if the kind of join leaves a choice.
+            The side to split, ``left`` or ``right``: the skewed one. By default the stream if there
+            is only one, else the left side if the kind of join allows it.
         times, within
             For two streams: the columns of event times, and how much later than a row on the left
             a row on the right may be, at least and at most.
@@ -141,49 +141,53 @@ class Balancer:
         streams = [df for df in sides.values() if df.isStreaming]
         names = [on] if isinstance(on, str) else [*on]
         kind, chosen = kind_and_split(sides, how, split)
-        both = None
+        event_times = None
         if len(streams) == 2:
             if times is None or within is None:
                 raise ValueError(
-                    "two streams are joined within a time: give times=('left_time', 'right_time') "
-                    "and within=(timedelta(0), timedelta(minutes=5)), and both streams a watermark"
+                    "a join of two streams needs a time range: set "
+                    "times=('left_time', 'right_time') and "
+                    "within=(timedelta(0), timedelta(minutes=5)), and give both streams a watermark"
                 )
-            both = Times(*times, *within)
+            event_times = Times(*times, *within)
         elif times is not None or within is not None:
-            raise ValueError("times and within are for two streams: leave them out, use where(...)")
+            raise ValueError("times and within are for two streams: omit them, and use where(...)")
         operator = f"join({', '.join(map(str, names))})"
         routing = self.routing_of(operator, for_split_rows(f"the {chosen} side"))
         workers = routing.n_workers(streams[0] if streams else left)
-        skewed = SkewJoin.of(sides, names, kind, chosen, workers, both)
+        skew_join = SkewJoin.of(sides, names, kind, chosen, workers, event_times)
         if routing.scheme.by_hash:
-            return skewed.at_home(routing)
+            return skew_join.at_home(routing)
         strategy = routing.strategy(workers) if routing.planned else None
         if strategy is None:
             raise ValueError(
-                f"a join is split by a plan, and {routing.scheme.text} makes none: use "
+                f"a join needs a plan, and {routing.scheme.text} makes none: use "
                 "'w-choices', 'd-choices', 'dstream', 'fish', a planner, or 'key' for a plain join"
             )
-        return skewed.of_streams(routing, strategy) if streams else skewed.of_batches(strategy)
+        if streams:
+            return skew_join.of_streams(routing, strategy)
+        return skew_join.of_batches(strategy)
 
     def activate(self, workers: Collection[int]) -> None:
-        """Set which workers are active, also while the query runs: they come and go.
+        """Set which workers are active, also while the query runs.
 
-        For functions with state, of a balancer that was made with ``active``. Keys of a worker that
-        leaves move, when their next rows come, to those that stay; when it comes back, they do.
+        This is for functions with state, and needs a balancer created with ``active``. The keys of
+        a worker that leaves move to other workers when their next rows arrive; when it returns,
+        they move back.
         """
         if self.active is None:
-            raise ValueError("make the balancer with active=..., the workers to begin with")
+            raise ValueError("activate needs a balancer with active=..., the workers to start with")
         place = self._routing(for_keys_with_state()[0]).beside_checkpoint(STATES)
         log = MoveLog(place, 0, elastic=True)
-        replace(log, n_workers=(log.known() or {}).get("workers", 0)).activate(workers)
+        replace(log, n_workers=(log.saved() or {}).get("workers", 0)).activate(workers)
 
     def explain(self) -> None:
-        """Print what was decided for each operator so far, and why."""
+        """Print the decision for each operator so far, with the reason."""
         for decision in self.decisions:
             print(decision)
 
     def n_workers(self, df: DataFrame) -> int:
-        """Return how many workers there are: the shuffle partitions."""
+        """Return the number of workers, which is the number of shuffle partitions."""
         return self._routing(LEFT if self.scheme is None else self.scheme).n_workers(df)
 
     def routing_of(self, operator: str, default: tuple[str, str]) -> Routing:
@@ -192,14 +196,13 @@ class Balancer:
         Parameters
         ----------
         operator
-            As users know it.
+            The name of the operator as users know it.
         default
-            The scheme if the balancer has none, and the reason.
+            The scheme to use if the balancer has none, and the reason.
         """
-        scheme, reason = (self.scheme, "as given") if self.scheme is not None else default
+        scheme, reason = (self.scheme, "chosen by the user") if self.scheme is not None else default
         routing = self._routing(scheme)
-        how = "planned" if routing.planned else "online"
-        decision = Decision(operator, scheme, how, reason)
+        decision = Decision(operator, scheme, "planned" if routing.planned else "online", reason)
         if decision not in self.decisions:
             self.decisions.append(decision)
         return routing
@@ -218,5 +221,5 @@ class Balancer:
         )
 
     def _sent(self, routed: DataFrame, grouping: Sequence[ColumnOrName]) -> DataFrame:
-        """Return routed rows, about to be grouped, as workers are to get them."""
+        """Return routed rows as the workers receive them, just before they are grouped."""
         return routed

@@ -1,8 +1,9 @@
-"""User-made aggregates in the shape of Beam's CombineFn, split over workers and merged.
+"""User-defined aggregates in the shape of Beam's CombineFn, split over workers and merged.
 
-A worker combines the elements of a key that it gets, chunk by chunk, and passes on accumulators.
-These are merged where the key is at home. Elements are pickled on the way to the worker's Python,
-so that a function gets the same objects in a batch and in a stream: those that a Python UDF gets.
+A worker combines the elements of a key that it receives, chunk by chunk, and emits accumulators,
+which are merged at the key's home. Elements are pickled on their way to the worker's Python, so
+that a function receives the same objects in a batch and in a stream: those that a Python UDF
+receives.
 """
 
 from __future__ import annotations
@@ -29,33 +30,37 @@ from unskew.spark.state.types import StateType, as_struct
 
 
 class CombineFn(Protocol):
-    """What a user writes, as for Apache Beam; accumulators are picklable, or have a schema."""
+    """An aggregate as users write it for Apache Beam.
+
+    Accumulators must be picklable, or have a schema.
+    """
 
     def create_accumulator(self) -> Any:
-        """Return what is known before the first record."""
+        """Return an accumulator of no elements."""
         ...
 
     def add_input(self, accumulator: Any, element: Any) -> Any:
-        """Return what is known after one more."""
+        """Return the accumulator with one more element."""
         ...
 
     def merge_accumulators(self, accumulators: Iterable[Any]) -> Any:
-        """Return what is known to several workers together."""
+        """Return one accumulator for the elements of several."""
         ...
 
     def extract_output(self, accumulator: Any) -> Any:
-        """Return the result."""
+        """Return the result of an accumulator."""
         ...
 
 
 @dataclass(frozen=True)
 class Codec:
-    """How accumulators are kept between workers and batches: as bytes.
+    """Converts accumulators to bytes, as they are kept between workers and batches, and back.
 
     Parameters
     ----------
     schema
-        Of accumulators that are tuples: they are written as Arrow. Pickled if there is none.
+        The schema of accumulators that are tuples, which are written as Arrow. Without a schema,
+        accumulators are pickled.
     """
 
     schema: StructType | None = None
@@ -69,12 +74,12 @@ class Codec:
             column = pa.array([row], self._kind.arrow)
         except (TypeError, ValueError, AttributeError) as error:
             raise TypeError(
-                f"an accumulator is {accumulator!r}, and not {self.schema}: {error}"
+                f"an accumulator must fit its schema {self.schema}, got {accumulator!r}: {error}"
             ) from None
         return bytes(pa.record_batch([column], names=["accumulator"]).serialize())
 
     def load(self, data: bytes) -> Any:
-        """Return the accumulator of some bytes."""
+        """Return an accumulator from its bytes."""
         if self._kind is None:
             return pickle.loads(data)
         schema = pa.schema({"accumulator": self._kind.arrow})
@@ -93,15 +98,15 @@ class Combined:
     Parameters
     ----------
     function
-        The user's.
+        The user's function.
     inputs
-        What its elements are made of.
+        The columns of its elements.
     returns
         The type of the result.
     codec
-        Of accumulators.
+        The codec of its accumulators.
     name
-        Of the column of results.
+        The name of the result column.
     """
 
     function: CombineFn
@@ -111,19 +116,19 @@ class Combined:
     name: str
 
     def alias(self, name: str) -> Combined:
-        """Return it under another name."""
+        """Return the aggregate under another name."""
         return replace(self, name=name)
 
     def accumulators(self, group: Column) -> Column:
-        """Return accumulators of the rows of a chunk: one for each group, nulls in other rows."""
-        # Without Arrow, whatever the session says: it would give other objects.
+        """Return a column with one accumulator for each group of a chunk, null in other rows."""
+        # Never with Arrow, whatever the session's setting: the function would get other objects.
         struct = F.struct(*(column.alias(f"f{i}") for i, column in enumerate(self.inputs)))
         pickled = F.udf(_pickled, BinaryType(), useArrow=False)(struct)
         combined = arrow_udf(_combining(self.function, self.codec), returnType=BinaryType())
         return combined.asNondeterministic()(group, pickled)  # type: ignore[no-any-return]
 
     def result(self, accumulators: Column) -> Column:
-        """Return the result of an array of accumulators."""
+        """Return the result of merging an array of accumulators."""
         function, codec = self.function, self.codec
 
         def result(parts: Sequence[bytes]) -> Any:
@@ -140,27 +145,33 @@ def combine(
 ) -> Combined:
     """Return an aggregate by a CombineFn over a column, or over tuples of several.
 
-    The function gets nulls too, and the objects that a Python UDF gets. In a batch and in windows
-    the accumulators of all workers are kept until they are merged; in a running aggregate a key has
-    one accumulator.
+    The function receives the objects that a Python UDF receives, nulls included. In a batch and in
+    windows the accumulators of all workers are kept until they are merged; a running aggregate
+    keeps one accumulator for each key.
 
     Parameters
     ----------
     function
-        Has the four methods of `CombineFn`, and may have Beam's ``add_inputs``.
+        An object with the four methods of `CombineFn` and, optionally, Beam's ``add_inputs``.
     columns
         The inputs.
     returns
         The type of the result, as in ``"double"``.
     accumulator
-        The schema of accumulators that are tuples, as in ``"sum double, n bigint"``: then they are
-        kept as such, and not as pickled objects.
+        The schema of accumulators that are tuples, as in ``"sum double, n bigint"``: they are then
+        kept as Arrow, not as pickled objects.
     """
-    wanted = [name for name in vars(CombineFn) if not name.startswith("_")]
-    missing = [name for name in wanted if not callable(getattr(function, name, None))]
-    if missing or isinstance(function, type):
-        what = "the class, not an object" if isinstance(function, type) else f"no {missing[0]}"
-        raise TypeError(f"a CombineFn has {', '.join(wanted)}; {function!r} is or has {what}")
+    methods = [name for name in vars(CombineFn) if not name.startswith("_")]
+    missing = [name for name in methods if not callable(getattr(function, name, None))]
+    if isinstance(function, type):
+        raise TypeError(
+            f"a CombineFn must be an object, got the class {function!r}: give {function.__name__}()"
+        )
+    if missing:
+        raise TypeError(
+            f"a CombineFn must have the methods {', '.join(methods)}, got {function!r} without "
+            f"{missing[0]}"
+        )
     if not columns:
         raise ValueError("combine needs at least one column, as in combine(fn, 'price', ...)")
     inputs = tuple(F.col(column) if isinstance(column, str) else column for column in columns)
@@ -170,14 +181,14 @@ def combine(
 
 @dataclass(frozen=True)
 class Combining:
-    """Aggregates by group of which some are CombineFns.
+    """Aggregates by group, at least one of which is a CombineFn.
 
     Parameters
     ----------
     names
-        Of hidden columns.
+        The names of hidden columns.
     columns, fields
-        What rows are grouped by, and what the plain query has for it in its results.
+        The grouping columns, and their fields in the results of the plain query.
     """
 
     names: Names
@@ -185,15 +196,15 @@ class Combining:
     fields: Sequence[StructField]
 
     def at_once(self, rows: DataFrame, aggregates: Mapping[str, Column | Combined]) -> DataFrame:
-        """Return the aggregates of a batch or of windows: accumulators are merged at the end."""
+        """Return the aggregates of a batch or of windows; accumulators are merged at the end."""
         parts = self._parts(aggregates)
-        known = self._accumulated(rows, parts)
+        accumulated = self._accumulated(rows, parts)
         group = [c.alias(self.names(f"by{i}")) for i, c in enumerate(self.columns)]
         collected = [
             (F.collect_list(self._part(i)) if isinstance(a, Combined) else a).alias(self._part(i))
             for i, a in enumerate(aggregates.values())
         ]
-        found = known.groupBy(*group).agg(*collected)
+        groups = accumulated.groupBy(*group).agg(*collected)
         keyed = [
             F.col(self.names(f"by{i}")).alias(field.name) for i, field in enumerate(self.fields)
         ]
@@ -203,36 +214,36 @@ class Combining:
                 map(self._part, range(len(aggregates))), aggregates.items(), strict=True
             )
         ]
-        return found.select(*keyed, *results)
+        return groups.select(*keyed, *results)
 
     def running(self, rows: DataFrame, aggregates: Mapping[str, Column | Combined]) -> DataFrame:
-        """Return the aggregates of a stream so far: a group has one accumulator of each."""
+        """Return the running aggregates of a stream; a group keeps one accumulator for each."""
         parts, text = self._parts(aggregates), self.names("group")
         if len(parts) < len(aggregates):
             raise ValueError(
                 "combine(...) and other running aggregates are kept by different operators: "
-                "give each a query, or make CombineFns of all"
+                "use one query for each, or write CombineFns for all"
             )
-        some = self._accumulated(rows, parts).select(text, *parts)
-        merged = _keep_merged(some.where(F.col(self._part(0)).isNotNull()), text, parts)
+        chunks = self._accumulated(rows, parts).select(text, *parts)
+        merged = _keep_merged(chunks.where(F.col(self._part(0)).isNotNull()), text, parts)
         keyed = key_fields(F.col(text), [field.dataType for field in self.fields])
         group = [c.alias(field.name) for c, field in zip(keyed, self.fields, strict=True)]
-        # A Python UDF cannot read rows of applyInPandasWithState as they are, but exploded ones.
-        known = self.names("known")
-        made = merged.select(text, F.explode(F.array(F.struct(*parts))).alias(known))
+        # A Python UDF cannot read rows of applyInPandasWithState directly, but exploded ones.
+        accumulators = self.names("accumulators")
+        exploded = merged.select(text, F.explode(F.array(F.struct(*parts))).alias(accumulators))
         results = [
-            combined.result(F.array(F.col(known)[part])).alias(name)
+            combined.result(F.array(F.col(accumulators)[part])).alias(name)
             for name, (part, combined) in zip(aggregates, parts.items(), strict=True)
         ]
-        return made.select(*group, *results)
+        return exploded.select(*group, *results)
 
     def _accumulated(self, rows: DataFrame, parts: Mapping[str, Combined]) -> DataFrame:
-        """Return the rows with the text of their group, and accumulators of chunks of them."""
+        """Return the rows with the text of their group, and with the accumulators of chunks."""
         text = self.names("group")
-        known = rows.withColumn(
+        with_text = rows.withColumn(
             text, key_text(self.columns, [field.dataType for field in self.fields])
         )
-        return known.withColumns({n: c.accumulators(F.col(text)) for n, c in parts.items()})
+        return with_text.withColumns({n: c.accumulators(F.col(text)) for n, c in parts.items()})
 
     def _parts(self, aggregates: Mapping[str, Column | Combined]) -> dict[str, Combined]:
         every = enumerate(aggregates.values())
@@ -243,16 +254,16 @@ class Combining:
 
 
 def _keep_merged(rows: DataFrame, text: str, parts: Mapping[str, Combined]) -> DataFrame:
-    """Return the merged accumulators of groups, each time that they change.
+    """Return the merged accumulators of groups, each time they change.
 
     Parameters
     ----------
     rows
-        With a text for each group, and accumulators of chunks.
+        Rows with the text of their group, and with the accumulators of chunks.
     text
-        The name of the column of texts.
+        The name of the column with the texts.
     parts
-        The names of the accumulators' columns, and what they belong to.
+        The aggregates by the names of their accumulator columns.
     """
     functions = {name: (part.function, part.codec) for name, part in parts.items()}
     state, out = StructType(), StructType().add(text, StringType())
@@ -262,12 +273,14 @@ def _keep_merged(rows: DataFrame, text: str, parts: Mapping[str, Combined]) -> D
     def merge(
         key: tuple[str], chunks: Iterator[pd.DataFrame], kept: GroupState
     ) -> Iterator[pd.DataFrame]:
-        found = {name: [kept.get[i]] if kept.exists else [] for i, name in enumerate(functions)}
+        accumulators = {
+            name: [kept.get[i]] if kept.exists else [] for i, name in enumerate(functions)
+        }
         for chunk in chunks:
-            for name, known in found.items():
-                known.extend(chunk[name])
+            for name, collected in accumulators.items():
+                collected.extend(chunk[name])
         merged = {
-            name: codec.dump(_merged(function, codec, found[name]))
+            name: codec.dump(_merged(function, codec, accumulators[name]))
             for name, (function, codec) in functions.items()
         }
         kept.update((*merged.values(),))
@@ -284,22 +297,22 @@ def _combining(function: CombineFn, codec: Codec) -> Callable[..., Iterator[pa.A
             rows: dict[str, list[int]] = {}
             for row, group in enumerate(groups.to_pylist()):
                 rows.setdefault(group, []).append(row)
-            known = [pickle.loads(element) for element in elements.to_pylist()]
-            found: list[bytes | None] = [None] * len(known)
-            for several in rows.values():
+            values = [pickle.loads(element) for element in elements.to_pylist()]
+            accumulators: list[bytes | None] = [None] * len(values)
+            for group_rows in rows.values():
                 accumulator = function.create_accumulator()
-                added = _add(function, accumulator, [known[row] for row in several])
-                found[several[0]] = codec.dump(added)
-            yield pa.array(found, pa.binary())
+                added = _add(function, accumulator, [values[row] for row in group_rows])
+                accumulators[group_rows[0]] = codec.dump(added)
+            yield pa.array(accumulators, pa.binary())
 
     return combined
 
 
 def _add(function: CombineFn, accumulator: Any, elements: list[Any]) -> Any:
-    """Add elements to an accumulator."""
-    at_once: Callable[[Any, Any], Any] | None = getattr(function, "add_inputs", None)
-    if at_once is not None:
-        return at_once(accumulator, elements)
+    """Return an accumulator with more elements."""
+    add_inputs: Callable[[Any, Any], Any] | None = getattr(function, "add_inputs", None)
+    if add_inputs is not None:
+        return add_inputs(accumulator, elements)
     for element in elements:
         accumulator = function.add_input(accumulator, element)
     return accumulator

@@ -1,7 +1,7 @@
 """Aggregates under the names of ``pyspark.sql.functions``, for ``Balancer.groupBy(...).agg``.
 
-``agg`` takes any aggregate of Spark's. Here are the usual ones, to import from one place, one that
-Spark's streams lack (`count_distinct`), and those of the user's own (`combine`).
+``agg`` accepts all aggregates of Spark. This module offers the usual ones for import from one
+place, one that Spark's streams lack (`count_distinct`), and user-defined ones (`combine`).
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ __all__ = [
 
 
 def count(column: ColumnOrName = "*") -> Column:
-    """Return the number of rows, or of those in which a column is not null."""
+    """Return the number of rows, or of rows in which a column is not null."""
     return F.count(column)
 
 
 def count_distinct(column: ColumnOrName) -> Column:
-    """Return how many distinct values a column has, also in a stream; workers keep them all."""
+    """Return the number of distinct values, also in a stream; workers keep all of them."""
     return F.size(F.collect_set(column)).cast("bigint")

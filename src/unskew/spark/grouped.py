@@ -1,4 +1,4 @@
-"""Rows grouped by keys: the methods of Spark's GroupedData, on balanced workers."""
+"""Rows grouped by keys, with the methods of Spark's GroupedData on balanced workers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pyspark.sql.types import NumericType, StructType
 from unskew.spark.combiners import Combined, Combining
 from unskew.spark.control.choices import for_aggregates, for_keys_with_state
 from unskew.spark.control.controller import Controller
-from unskew.spark.control.moves import MOST_KEYS, MoveController, MoveReporter
+from unskew.spark.control.moves import MAX_KEYS, MoveController, MoveReporter
 from unskew.spark.control.planning import KeyHistory
 from unskew.spark.control.schemes import PlannerScheme
 from unskew.spark.placement.keys import ColumnOrName, flat, key_columns
@@ -34,9 +34,9 @@ from unskew.spark.state.reports import Reporter
 from unskew.spark.state.types import as_struct
 
 STATES = "states"
-"""The folder of functions with state: Spark has one of them in a query."""
+"""The folder of a function with state; Spark allows one of them in a query."""
 WINDOWS = ("spark.timeWindow", "spark.sessionWindow")
-"""How Spark marks the columns that its windows make."""
+"""The metadata keys by which Spark marks window columns."""
 REFERENCE = re.compile(r"Column<'`?[\w.]+`?'>")
 
 
@@ -44,14 +44,14 @@ class Grouped:
     """Rows grouped by keys, as `Balancer.groupBy` returns them.
 
     Its methods have the names, the parameters and the results of Spark's ``GroupedData``. Nothing
-    runs before the result is used, but in a batch: there a planned routing looks at the rows once,
-    when a method is called.
+    runs before the result is used, with one exception: in a batch, planned routing scans the rows
+    once when a method is called.
 
     Parameters
     ----------
     routing_of
-        Returns how the rows of an operator are routed, by its name, the scheme to take if the user
-        gave none, and the reason.
+        Returns the routing of an operator, given its name, the scheme to use if the user gave none,
+        and the reason.
     df
         The rows.
     cols
@@ -70,17 +70,17 @@ class Grouped:
         self._keys = [col for col in self._grouping if col is not self._window]
         if windows and not self._keys:
             raise ValueError(
-                "windows alone are one group at a time, which nothing can balance: group by a key "
-                "as well, or use Spark's own groupBy"
+                "grouping by a window alone cannot be balanced, because all rows of a window are "
+                "one group: group by a key as well, or use Spark's own groupBy"
             )
         key_columns(df, self._keys)
 
     def agg(self, *exprs: Column | Combined | Mapping[str, str]) -> DataFrame:
-        """Return aggregates of each group: the rows and the schema of the plain query.
+        """Return aggregates of each group, with the rows and the schema of the plain query.
 
-        Any aggregate of Spark's will do, and `combine`; in a stream, any output mode that Spark has
-        for the plain query. Workers aggregate the rows that they get, and Spark merges their
-        partial results, in the plain query's own operator.
+        Supports all aggregates of Spark and `combine`; in a stream, all output modes that Spark
+        supports for the plain query. Workers aggregate the rows that they receive, and Spark merges
+        their partial results in the plain query's own operator.
 
         Parameters
         ----------
@@ -99,48 +99,50 @@ class Grouped:
         return rows.groupBy(*self._grouping).agg(*plain)
 
     def count(self) -> DataFrame:
-        """Return how many rows each group has."""
+        """Return the number of rows of each group."""
         return self.agg(F.count(F.lit(1)).alias("count"))
 
     def sum(self, *cols: str) -> DataFrame:
-        """Return the sums of columns, of all numbers if none is named."""
+        """Return the sums of columns, by default of all numeric ones."""
         return self._each(F.sum, cols)
 
     def avg(self, *cols: str) -> DataFrame:
-        """Return the averages of columns, of all numbers if none is named."""
+        """Return the averages of columns, by default of all numeric ones."""
         return self._each(F.avg, cols)
 
     mean = avg
 
     def min(self, *cols: str) -> DataFrame:
-        """Return the least values of columns, of all numbers if none is named."""
+        """Return the least values of columns, by default of all numeric ones."""
         return self._each(F.min, cols)
 
     def max(self, *cols: str) -> DataFrame:
-        """Return the greatest values of columns, of all numbers if none is named."""
+        """Return the greatest values of columns, by default of all numeric ones."""
         return self._each(F.max, cols)
 
     def applyInPandas(  # noqa: N802
         self, func: Callable[..., pd.DataFrame], schema: StructType | str
     ) -> DataFrame:
-        """Return what a function makes of all rows of each group of a batch.
+        """Return the result of a function over all rows of each group of a batch.
 
-        Groups stay whole: a planner chooses a worker for each, by one look at the rows.
+        Groups stay whole: a planner chooses a worker for each, after one scan of the rows.
         """
         if self._df.isStreaming:
             raise ValueError("applyInPandas is for a batch: in a stream use applyInPandasWithState")
-        if self._window is not None:
-            raise ValueError("make a column of the window first, and group by that")
+        self._check_no_window("applyInPandas")
         arity = len(inspect.signature(func).parameters)
         if arity not in (1, 2) or "Iterator" in str(inspect.signature(func)):
-            raise ValueError("give a function of a pandas DataFrame, or of a key and a DataFrame")
+            raise ValueError(
+                "the function must take a pandas DataFrame, or a key and a pandas DataFrame, got "
+                f"{inspect.signature(func)}"
+            )
         routing = self._whole_keys("applyInPandas")
         route = routing.routes(self._df, self._keys)
         rows = routing.with_slots(self._df, route, None)
 
         def without_slot(key: tuple[Any, ...], frame: pd.DataFrame) -> pd.DataFrame:
-            users = frame.iloc[:, :-1]
-            return func(users) if arity == 1 else func(key[:-1], users)
+            user_frame = frame.iloc[:, :-1]
+            return func(user_frame) if arity == 1 else func(key[:-1], user_frame)
 
         return rows.groupBy(*self._keys, route.slot).applyInPandas(without_slot, schema)
 
@@ -152,11 +154,11 @@ class Grouped:
         outputMode: str,  # noqa: N803
         timeoutConf: str,  # noqa: N803
     ) -> DataFrame:
-        """Return what a function with state makes of the rows of each key, batch by batch.
+        """Return the result of a function with state over the rows of each key, batch by batch.
 
-        Keys stay whole, and by a planner like ``mixed`` they move between workers, with their
-        state, when it pays. No row waits for that. The function is given a state with the methods
-        of Spark's ``GroupState``.
+        Keys stay whole, and a planner like ``mixed`` moves them between workers, with their state,
+        when it pays. No row waits for a move. The function receives a state with the methods of
+        Spark's ``GroupState``.
         """
         kind = as_struct(stateStructType)
 
@@ -175,15 +177,15 @@ class Grouped:
         initialState: Any = None,  # noqa: N803
         eventTimeColumnName: str = "",  # noqa: N803
     ) -> DataFrame:
-        """Return what a processor with states makes of the rows of each key, batch by batch.
+        """Return the result of a stateful processor over the rows of each key, batch by batch.
 
-        As `applyInPandasWithState`; values, lists, maps and timers move with the key. Times to live
-        start anew where a state comes to.
+        Like `applyInPandasWithState`; values, lists, maps and timers move with the key. The time to
+        live of a state starts again when the state moves.
         """
         if initialState is not None or eventTimeColumnName:
             raise ValueError(
                 "initialState and eventTimeColumnName are not supported with states that move: "
-                "load the first states from rows of the stream, and leave both out"
+                "omit both, and load the first states from rows of the stream"
             )
         schema = self._df.select(*key_columns(self._df, self._keys)).schema
 
@@ -200,7 +202,7 @@ class Grouped:
 
     @cached_property
     def _session(self) -> bool:
-        """Whether the window is one that grows: a session."""
+        """Whether the window is a session window, which has no fixed length."""
         assert self._window is not None
         return WINDOWS[0] not in self._df.select(self._window).schema[0].metadata
 
@@ -214,12 +216,12 @@ class Grouped:
         return self.agg(*map(function, cols or numbers))
 
     def _at_workers(self, routing: Routing, aggregates: Sequence[object]) -> DataFrame:
-        """Return the rows on the workers that the scheme chose, about to be aggregated there."""
+        """Return the rows on the workers that the scheme chose, before they are aggregated."""
         route = routing.routes(self._df, self._keys)
         place = routing.place(self._df, self._operator(aggregates))
         routed = routing.with_slots(self._df, route, place)
         grouping = [*route.grouping, F.col(route.slot)]
-        if not routing.scheme.by_hash:  # which leaves it all to Spark
+        if not routing.scheme.by_hash:  # such a scheme leaves the shuffle to Spark
             routed = routed.repartition(route.n_workers, *grouping)
         return routing.sent(routed, grouping).drop(route.slot)
 
@@ -228,7 +230,7 @@ class Grouped:
         return operator_name("aggregate", *self._grouping, *names)
 
     def _stays_whole(self, routing: Routing) -> bool:
-        """Say whether a group keeps one worker to its end, so that nothing is to be merged."""
+        """Return whether a group stays on one worker to its end, so that nothing is merged."""
         scheme = routing.scheme
         if not self._df.isStreaming:
             return self._window is None and scheme.keeps_keys_whole and not scheme.by_hash
@@ -236,30 +238,30 @@ class Grouped:
         return self._window is not None and planner and not self._session
 
     def _agg_whole(self, routing: Routing, aggregates: Sequence[Column]) -> DataFrame:
-        """Return aggregates of groups that are on one worker each: the plain query, and a slot."""
+        """Return aggregates of groups that each stay on one worker: the plain query, and a slot."""
         df, plain = self._df, self._df.groupBy(*self._grouping).agg(*aggregates).columns
         if self._window is None:
             route = routing.routes(df, self._keys, taken=plain)
             routed, first = routing.with_slots(df, route, None), []
         else:
-            own, length_us = Names.free_in(df)("window"), duration_us(df, self._window)
-            df = df.withColumn(own, self._window)
-            route = routing.routes(df, self._keys, [own], taken=plain)
-            routed, first = routing.by_windows(df, route, own, length_us), [F.col(own)]
+            window, length_us = Names.free_in(df)("window"), duration_us(df, self._window)
+            df = df.withColumn(window, self._window)
+            route = routing.routes(df, self._keys, [window], taken=plain)
+            routed, first = routing.by_windows(df, route, window, length_us), [F.col(window)]
         sent = routing.sent(routed, [*route.grouping, F.col(route.slot)])
         grouped = sent.groupBy(*first, *self._keys, F.col(route.slot))
         results = grouped.agg(*aggregates).drop(route.slot)
         hidden = [route.names(f"result{i}") for i in range(len(results.columns))]
-        # Spark's hash has the window first; the results have it where the user gave it.
+        # Rows are grouped with the window first; the results keep the user's column order.
         order = [*range(len(hidden))]
         if self._window is not None:
-            at = next(i for i, col in enumerate(self._grouping) if col is self._window)
-            order = [*order[1 : at + 1], 0, *order[at + 1 :]]
+            index = next(i for i, col in enumerate(self._grouping) if col is self._window)
+            order = [*order[1 : index + 1], 0, *order[index + 1 :]]
         columns = [F.col(hidden[i]).alias(name) for i, name in zip(order, plain, strict=True)]
         return results.toDF(*hidden).select(*columns)
 
     def _combined(self, routing: Routing, aggregates: Sequence[Column | Combined]) -> DataFrame:
-        """Return aggregates of which some are CombineFns."""
+        """Return aggregates, at least one of which is a CombineFn."""
         if self._window is not None and self._session:
             raise ValueError(
                 "combine(...) is for windows of fixed length: for sessions use "
@@ -284,7 +286,7 @@ class Grouped:
         return [F.col(col) if isinstance(col, str) else col for col in self._grouping]
 
     def _results(self, aggregates: Sequence[Column | Combined]) -> dict[str, Column | Combined]:
-        """Return aggregates by the names of their columns."""
+        """Return the aggregates by the names of their result columns."""
         named: dict[str, Column | Combined] = {}
         for aggregate in aggregates:
             if isinstance(aggregate, Combined):
@@ -292,19 +294,34 @@ class Grouped:
             else:
                 name = self._df.groupBy().agg(aggregate).columns[0]
             if name in named:
-                raise ValueError(f"two aggregates are named {name!r}: give one another, by alias")
+                raise ValueError(f"two aggregates are named {name!r}: rename one with alias(...)")
             named[name] = aggregate
         return named
 
     def _whole_keys(self, method: str) -> Routing:
         """Return the routing of a method that needs all rows of a key on one worker."""
         routing = self._routing_of(self._named(method), for_keys_with_state())
-        if not (routing.scheme.keeps_keys_whole and routing.planned):
+        scheme = routing.scheme
+        if not scheme.keeps_keys_whole:
             raise ValueError(
-                f"{routing.scheme.text} splits keys, and the states of one key cannot be put "
-                "together: use a planner like 'mixed', or write a CombineFn for combine(...)"
+                f"{scheme.text} may split the rows of a key over several workers, and {method} "
+                "needs them on one: use a planner like 'mixed', or write a CombineFn for "
+                "combine(...)"
+            )
+        if not routing.planned:
+            raise ValueError(
+                f"{method} needs planned routing, got {scheme.text} with online routing, which "
+                "cannot keep or move whole keys with their state: use a planner like 'mixed', or "
+                "'key' with routing='planned'"
             )
         return routing
+
+    def _check_no_window(self, method: str) -> None:
+        if self._window is not None:
+            raise ValueError(
+                f"{method} cannot group by a window expression: make a column of the window first, "
+                "and group by that column"
+            )
 
     def _with_state(
         self,
@@ -316,8 +333,7 @@ class Grouped:
         df, keys = self._df, self._keys
         if not df.isStreaming:
             raise ValueError("state is kept in streaming queries; in a batch use applyInPandas")
-        if self._window is not None:
-            raise ValueError("make a column of the window first, and group by that")
+        self._check_no_window(method)
         routing = self._whole_keys(method)
         names, columns = Names.free_in(df, taken=output.names), key_columns(df, keys)
         route = PlannedRoute(columns, columns, routing.n_workers(df), names, names("slot"))
@@ -331,7 +347,7 @@ class Grouped:
             if not isinstance(routing.scheme, PlannerScheme):
                 return MoveReporter(log)
             history, planner = (
-                KeyHistory(route.n_workers, routing.decay, MOST_KEYS),
+                KeyHistory(route.n_workers, routing.decay, MAX_KEYS),
                 routing.scheme.planner,
             )
             return MoveController(
@@ -350,7 +366,7 @@ class Grouped:
 
 
 def _checked(exprs: Sequence[object]) -> list[Column | Combined]:
-    """Return aggregates, one by one."""
+    """Return the aggregates that were passed to ``agg``, as a list; refuse anything else."""
     if len(exprs) == 1 and isinstance(exprs[0], Mapping):
         named = exprs[0].items()
         return [F.call_function(function, _star(column)) for column, function in named]
@@ -359,8 +375,7 @@ def _checked(exprs: Sequence[object]) -> list[Column | Combined]:
     for expr in exprs:
         if not isinstance(expr, Column | Combined):
             raise TypeError(
-                f"{expr!r} is no aggregate: give one of pyspark.sql.functions, as in F.count('*'), "
-                "or combine(...)"
+                f"an aggregate must be a Column, as in F.count('*'), or combine(...), got {expr!r}"
             )
     return [expr for expr in exprs if isinstance(expr, Column | Combined)]
 

@@ -1,10 +1,10 @@
 """Skew joins: the rows of hot keys of one side are split, those of the other side replicated.
 
-A row of the split side goes to one worker; a row of the other side to every worker that rows of its
-key may be on, so each pair meets once. Between two streams, times decide: a row of the split side
-goes by the plan that holds for its time, and one of the other side by all plans that hold for times
-that it can match. A new plan holds from a time on that no row so far can match, so a key that gets
-hot or cools down loses and doubles nothing.
+A row of the split side goes to one worker; a row of the other side goes to every worker that may
+hold rows of its key, so each pair meets exactly once. For two streams, event times decide: a row of
+the split side is routed by the plan that is valid at its time, and a row of the other side by all
+plans that are valid at times that it can match. A new plan is valid from a time that no earlier row
+can match, so no pair is lost or duplicated when a key gets hot or cools down.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ KINDS = {
     "semi": ("left",),
     "anti": ("left",),
 }
-"""The sides that may be split: one whose rows are kept though they match nothing must be."""
-KEPT = {"left": ("left",), "right": ("right",), "anti": ("left",)}
-"""The sides whose rows are kept though they match nothing."""
+"""The sides that may be split, by kind of join; an outer join must split its preserved side."""
+PRESERVED = {"left": ("left",), "right": ("right",), "anti": ("left",)}
+"""The preserved sides, whose rows are in the result even if they match nothing."""
 SPELLINGS = {
     "leftouter": "left",
     "rightouter": "right",
@@ -58,15 +58,15 @@ SPELLINGS = {
     "fullouter": "full",
 }
 ATOMIC = ("local",)
-"""File systems that create a file once only, however many try."""
+"""File systems that create a file only once, however many processes try."""
 
 
 @dataclass(frozen=True)
 class Times:
-    """The event times of two streams, and which of them match.
+    """The event times of two streams, and the range in which they match.
 
-    A pair matches if the time of the row on the right is that of the row on the left and between
-    ``least`` and ``most`` more.
+    A pair matches if the row on the right is between ``least`` and ``most`` later than the row on
+    the left.
     """
 
     left: str
@@ -77,7 +77,7 @@ class Times:
     def __post_init__(self) -> None:
         if self.least > self.most:
             raise ValueError(
-                f"within must be (least, most), got ({self.least}, {self.most}): give the smaller "
+                f"within must be (least, most), got ({self.least}, {self.most}): put the smaller "
                 "first"
             )
 
@@ -87,14 +87,14 @@ class Times:
         return self.least, self.most
 
     def reach_us(self, split: str) -> tuple[int, int]:
-        """Return which times of the split side a row of the other one matches, from its own on."""
+        """Return the times of the split side that a row of the other side matches, as offsets."""
         least, most = (round(time / timedelta(microseconds=1)) for time in (self.least, self.most))
         return (-most, -least) if split == "left" else (least, most)
 
 
 @dataclass(frozen=True)
 class Side:
-    """One side of a join, its columns under hidden names so that none of both sides are alike.
+    """One side of a join, with hidden column names that differ from those of the other side.
 
     Parameters
     ----------
@@ -103,11 +103,11 @@ class Side:
     columns
         The hidden names of the user's columns, in their order.
     keys
-        The hidden names of the columns to join by, of the same types on both sides.
+        The hidden names of the columns to join by, which have the same types on both sides.
     route
-        How its rows are routed.
+        The route of its rows.
     time
-        The column of event times, if it is joined by these.
+        The column of event times, if the join has a time range.
     """
 
     df: DataFrame
@@ -118,7 +118,7 @@ class Side:
 
     @property
     def at_us(self) -> Column:
-        """The time of a row; without times, one after all others."""
+        """The event time of a row in microseconds; without times, one later than all others."""
         if self.time is None:
             return F.lit(-BEGIN - 1)
         return F.unix_micros(self.time.cast("timestamp"))
@@ -126,20 +126,20 @@ class Side:
 
 @dataclass(frozen=True)
 class SkewJoin:
-    """One join of two sides with the same key columns.
+    """A join of two sides with the same key columns.
 
     Parameters
     ----------
     left, right
         The sides.
     how
-        As in Spark.
+        The kind of join, one of the keys of `KINDS`.
     split
         The side whose hot keys are split.
     times
-        Of two streams.
+        The event times of two streams.
     columns
-        The columns of the plain join: their hidden names, and those of the user.
+        The columns of the plain join: their hidden names and the user's names.
     """
 
     left: Side
@@ -159,25 +159,25 @@ class SkewJoin:
         n_workers: int,
         times: Times | None,
     ) -> SkewJoin:
-        """Return a join of a kind that `kind_and_split` gave, if it can be had."""
+        """Return a join of a kind and a split side that `kind_and_split` returned."""
         if not keys:
             raise ValueError("at least one key column is needed: give its name, as in 'user'")
-        at = {side: [_index(df, key, side) for key in keys] for side, df in sides.items()}
+        key_indices = {side: [_index(df, key, side) for key in keys] for side, df in sides.items()}
         names = Names.free_in(*sides.values())
         kinds = [
             common_type(
                 sides["left"],
-                sides["left"].schema[at["left"][i]].dataType,
-                sides["right"].schema[at["right"][i]].dataType,
+                sides["left"].schema[key_indices["left"][i]].dataType,
+                sides["right"].schema[key_indices["right"][i]].dataType,
                 key,
             )
             for i, key in enumerate(keys)
         ]
-        found = {
+        hidden_sides = {
             side: _side(
-                df if side in KEPT.get(kind, ()) else _with_keys(df, at[side]),
+                df if side in PRESERVED.get(kind, ()) else _with_keys(df, key_indices[side]),
                 side,
-                at[side],
+                key_indices[side],
                 kinds,
                 names,
                 n_workers,
@@ -186,12 +186,14 @@ class SkewJoin:
             for side, df in sides.items()
         }
         kept = "right" if kind == "right" else "left"
-        columns = [(found[kept].columns[i], sides[kept].columns[i]) for i in at[kept]]
+        columns = [
+            (hidden_sides[kept].columns[i], sides[kept].columns[i]) for i in key_indices[kept]
+        ]
         for side, df in sides.items():
             if side == "left" or kind not in ("semi", "anti"):
-                rest = enumerate(zip(found[side].columns, df.columns, strict=True))
-                columns += [pair for i, pair in rest if i not in at[side]]
-        return cls(found["left"], found["right"], kind, split, times, columns)
+                rest = enumerate(zip(hidden_sides[side].columns, df.columns, strict=True))
+                columns += [pair for i, pair in rest if i not in key_indices[side]]
+        return cls(hidden_sides["left"], hidden_sides["right"], kind, split, times, columns)
 
     @property
     def _split(self) -> Side:
@@ -204,29 +206,29 @@ class SkewJoin:
         return self.right if self.split == "left" else self.left
 
     def _joined(self, split: DataFrame, other: DataFrame, *slots: str) -> DataFrame:
-        """Return the join of the two sides, with the columns of the plain one."""
+        """Return the join of the two sides, with the columns of the plain join."""
         left, right = (split, other) if self.split == "left" else (other, split)
-        # In the order in which Spark hashes them.
+        # Spark hashes the columns in this order.
         pairs = [*zip(self.left.keys, self.right.keys, strict=True), *([slots] if slots else [])]
-        met = reduce(and_, (F.col(a) == F.col(b) for a, b in pairs))
+        condition = reduce(and_, (F.col(a) == F.col(b) for a, b in pairs))
         if self.times is not None:
             assert self.left.time is not None
             assert self.right.time is not None
             earliest, latest = (self.left.time + F.lit(by) for by in self.times.within)
-            met = met & (self.right.time >= earliest) & (self.right.time <= latest)
+            condition = condition & (self.right.time >= earliest) & (self.right.time <= latest)
         kind = {"semi": "leftsemi", "anti": "leftanti"}.get(self.how, self.how)
-        found = left.join(right, met, kind)
-        return found.select(*(F.col(own).alias(name) for own, name in self.columns))
+        joined = left.join(right, condition, kind)
+        return joined.select(*(F.col(hidden).alias(name) for hidden, name in self.columns))
 
     def at_home(self, routing: Routing) -> DataFrame:
-        """Return the plain join: each key on the worker that Spark's hash chooses."""
+        """Return the plain join, with each key on the worker that Spark's hash chooses."""
         split = self._split
         place = routing.place(split.df, self._operator)
         observed = routing.with_slots(split.df, split.route, place).drop(split.route.slot)
         return self._joined(observed, self._other.df)
 
     def of_batches(self, strategy: Strategy) -> DataFrame:
-        """Return the join of two tables, by a look at the side that is split."""
+        """Return the join of two tables, by a plan made from one scan of the split side."""
         split, other = self._split, self._other
         plan = split.route.learned(split.df, strategy)
         routed = split.route.by_table(split.df, local_table(split.df, plan, split.route.names))
@@ -240,8 +242,9 @@ class SkewJoin:
         place = routing.beside_checkpoint(self._operator)
         if located(place.root)[0].type_name not in ATOMIC:
             raise ValueError(
-                f"the two sides of a join agree on their plan by a file that is created once, and "
-                f"{place.root} cannot do that: put the checkpoint on a local or mounted file system"
+                "the two sides of a join agree on their plan through a file that is created only "
+                f"once, which the file system of {place.root} cannot guarantee: put the checkpoint "
+                "on a local or mounted file system"
             )
         split, other, times = self._split, self._other, self.times
         reach = (0, 0) if times is None else times.reach_us(self.split)
@@ -288,48 +291,48 @@ def kind_and_split(sides: dict[str, DataFrame], how: str, split: str | None) -> 
     kind = SPELLINGS.get(kind, kind)
     if kind not in KINDS:
         raise ValueError(
-            f"{how} joins cannot be split, as rows of the replicated side that match nothing "
-            f"would come once for each worker: use one of {', '.join(KINDS)}"
+            f"{how} joins cannot be split, because rows of the replicated side that match nothing "
+            f"would be returned once for each worker: use one of {', '.join(KINDS)}"
         )
     streams = [side for side, df in sides.items() if df.isStreaming]
     chosen = split or (streams[0] if len(streams) == 1 else KINDS[kind][0])
     if chosen not in KINDS[kind]:
         raise ValueError(
-            f"a {kind} join can split its {KINDS[kind][0]} side, not {chosen!r}: give that, or "
-            "leave it out"
+            f"split must be {' or '.join(map(repr, KINDS[kind]))} for how={kind!r}, got "
+            f"{chosen!r}: use that side, or omit split"
         )
     if len(streams) == 1 and chosen not in streams:
         raise ValueError(
-            f"of a stream and a table the stream is split, so not the {chosen}: give the other, or "
-            "leave it out"
+            f"split must be {streams[0]!r} for a join of a stream and a table, because only the "
+            f"stream can be split, got {chosen!r}: use that side, or omit split"
         )
     return kind, chosen
 
 
 def _index(df: DataFrame, name: str, side: str) -> int:
-    """Return which column a name stands for, as Spark's join by names reads it."""
+    """Return the index of the column with a name, resolved as in Spark's join by names."""
     if not isinstance(name, str):
         raise TypeError(
-            f"sides are joined by names of columns they both have, got {name!r}: give "
-            "a name, and make a column of an expression first"
+            f"on must be names of columns that both sides have, got {name!r}: make a column of an "
+            "expression first, and give its name"
         )
     sensitive = (df.sparkSession.conf.get(CASE, "false") or "").lower() == "true"
     spelt = name if sensitive else name.casefold()
-    found = [i for i, c in enumerate(df.columns) if (c if sensitive else c.casefold()) == spelt]
-    if len(found) != 1:
-        several = f"{len(found)} columns are" if found else "no column is"
+    matches = [i for i, c in enumerate(df.columns) if (c if sensitive else c.casefold()) == spelt]
+    if len(matches) != 1:
+        subject = f"{len(matches)} columns are" if matches else "no column is"
         raise ValueError(
-            f"{several} named {name!r} on the {side}{did_you_mean(name, df.columns)}: there are "
-            f"{', '.join(df.columns)}; give a name that both sides have once"
+            f"{subject} named {name!r} on the {side}{did_you_mean(name, df.columns)}: there are "
+            f"{', '.join(df.columns)}; give a name that each side has exactly once"
         )
-    return found[0]
+    return matches[0]
 
 
 def _with_keys(df: DataFrame, keys: Sequence[int]) -> DataFrame:
-    """Return rows without those that have a null among their keys, as they match nothing.
+    """Return the rows that have no null in their keys; the others match nothing.
 
-    Spark leaves them out of a plain join, too, and before it looks at times: its watermark is
-    that of the other rows.
+    Spark drops such rows from a plain join too, and does so before it looks at event times: its
+    watermark is that of the remaining rows.
     """
     columns = (F.col(quoted(df.columns[i])) for i in keys)
     return df.where(reduce(and_, (column.isNotNull() for column in columns)))
@@ -344,35 +347,35 @@ def _side(
     n_workers: int,
     times: Times | None,
 ) -> Side:
-    """Return a side with hidden names, its keys of the given types."""
-    key_columns(df, [quoted(df.columns[i]) for i in keys])  # refuses what cannot be hashed
+    """Return a side with hidden names, and with its keys cast to the common types."""
+    key_columns(df, [quoted(df.columns[i]) for i in keys])  # refuses types without a hash
     columns = [names(f"{side}{i}") for i in range(len(df.columns))]
     time = None if times is None else F.col(columns[_index(df, getattr(times, side), side)])
-    found, cast = df.toDF(*columns), {}
-    by = []
+    hidden, casts = df.toDF(*columns), {}
+    key_names = []
     for i, kind in zip(keys, kinds, strict=True):
         same = df.schema[i].dataType.simpleString() == kind.simpleString()
-        by.append(columns[i] if same else f"{columns[i]}_key")
+        key_names.append(columns[i] if same else f"{columns[i]}_key")
         if not same:
-            cast[by[-1]] = F.col(columns[i]).cast(kind)
-    found = found.withColumns(cast) if cast else found
-    grouping, own = [F.col(name) for name in by], Names(f"_{side}{names.tag}")
-    route = PlannedRoute(grouping, grouping, n_workers, own, own("slot"))
-    return Side(found, columns, by, route, time)
+            casts[key_names[-1]] = F.col(columns[i]).cast(kind)
+    hidden = hidden.withColumns(casts) if casts else hidden
+    grouping, own_names = [F.col(name) for name in key_names], Names(f"_{side}{names.tag}")
+    route = PlannedRoute(grouping, grouping, n_workers, own_names, own_names("slot"))
+    return Side(hidden, columns, key_names, route, time)
 
 
 def _looked_up(side: Side, table: DataFrame) -> DataFrame:
-    """Return the rows of a side with what a table says of their keys."""
-    own = side.route.names("id")
-    known = side.df.withColumn(own, plan_key(side.route.columns))
-    return known.join(F.broadcast(table), own, "left")
+    """Return the rows of a side, with the entries that a table has for their keys."""
+    key_id = side.route.names("id")
+    with_ids = side.df.withColumn(key_id, plan_key(side.route.columns))
+    return with_ids.join(F.broadcast(table), key_id, "left")
 
 
 def _replicated(side: Side, df: DataFrame, choices: Column) -> DataFrame:
-    """Return rows, each with as many slots as it has targets, one if none."""
+    """Return each row once for each of its targets, or once at home if it has none."""
     route, target = side.route, side.route.names("target")
-    some = F.when(F.size(choices) > 0, choices).otherwise(_at_home(side))
-    exploded = df.withColumn(target, F.explode(some))
+    at_least_home = F.when(F.size(choices) > 0, choices).otherwise(_at_home(side))
+    exploded = df.withColumn(target, F.explode(at_least_home))
     slot = slot_column(route.grouping, F.col(target), route.n_workers)
     return exploded.withColumn(route.slot, slot).drop(target)
 

@@ -1,4 +1,4 @@
-"""One line to see the skew of rows, before anything is done about it."""
+"""The skew of a DataFrame by its keys, in one call."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from unskew.spark.placement.names import Names
 
 @dataclass(frozen=True)
 class Profile:
-    """How skewed rows are by their keys.
+    """The skew of rows by their keys.
 
     Parameters
     ----------
     records
-        How many rows there are.
+        The number of rows.
     loads
-        The rows that Spark's hash sends to each worker, estimated from a sample.
+        The number of rows that Spark's hash sends to each worker, estimated from a sample.
     hot
-        The most frequent keys, with the share of rows that each has.
+        The most frequent keys, each with its share of the rows.
     """
 
     records: int
@@ -35,7 +35,7 @@ class Profile:
 
     @property
     def busiest_over_mean(self) -> float:
-        """The load of the busiest worker beside the mean: how much longer its task takes."""
+        """The ratio of the busiest worker's load to the mean: how much longer its task takes."""
         return max(self.loads) * len(self.loads) / max(1, sum(self.loads))
 
     def __str__(self) -> str:
@@ -47,21 +47,23 @@ class Profile:
 
 
 def profile(df: DataFrame, *keys: ColumnOrName) -> Profile:
-    """Return what a plain ``groupBy`` of these keys does to its workers: loads, and hot keys.
+    """Return the loads of workers and the hot keys under a plain ``groupBy`` of these keys.
 
-    It runs one job over the rows, and looks at one in four. For a stream, route it by the scheme
-    ``key`` and look at the balancer's metrics.
+    It runs one job over the rows, and samples one in four. For a stream, route it by the scheme
+    ``key`` and read the balancer's metrics.
     """
     if df.isStreaming:
         raise ValueError(
-            "profile looks at a batch; for a stream use balance.route(df, ...) of a "
-            "balance = Balancer('key', checkpoint=...), and balance.metrics while the query runs"
+            "profile needs a batch, got a stream: use balance.route(df, ...) with "
+            "balance = Balancer('key', checkpoint=...), and read balance.metrics while it runs"
         )
     columns, n_workers = key_columns(df, keys), Balancer("key").n_workers(df)
     worker, key = F.pmod(F.hash(*columns), F.lit(n_workers)), key_id(columns)
     names = Names.free_in(df)
-    look = Observation(names, {"hot": key, "loads": worker, "names": name_column(key, columns)})
-    (row,) = look.at(with_draws(df, names)).agg(*look.sketches(n_workers)).collect()
+    columns_of = {"hot": key, "loads": worker, "names": name_column(key, columns)}
+    observation = Observation(names, columns_of)
+    sampled = observation.at(with_draws(df, names))
+    (row,) = sampled.agg(*observation.sketches(n_workers)).collect()
     batch = BatchObservation.of(row, n_workers)
     hot = [
         (name, batch.hot[key] / batch.records)

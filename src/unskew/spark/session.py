@@ -17,23 +17,23 @@ from unskew.spark.placement.draws import CHECKSUMS
 def embedded_session(
     workers: int, master: str | None = None, **settings: str
 ) -> Iterator[SparkSession]:
-    """Start a quiet Spark in this process, with as many task slots as workers; stop it at the end.
+    """Start a quiet Spark in this process, with one task slot for each worker, and stop it at exit.
 
-    Tasks that sleep need no core, so there may be more of them than the machine has.
+    Tasks that sleep need no core, so there may be more workers than cores.
 
     Parameters
     ----------
     workers
-        Shuffle partitions.
+        The number of shuffle partitions.
     master
-        A cluster's address, to use that instead.
+        The address of a cluster to use instead.
     settings
-        Of Spark, without their ``spark.``, with underscores for the dots.
+        Settings of Spark, without the prefix ``spark.`` and with underscores for dots.
     """
-    # The Python that runs tasks must be this one, with unskew in it.
+    # Tasks must run on this Python, in which unskew is installed.
     os.environ["PYSPARK_PYTHON"] = sys.executable
     with tempfile.TemporaryDirectory(prefix="unskew-") as folder:
-        own = {
+        defaults = {
             "spark.sql.shuffle.partitions": workers,
             "spark.ui.enabled": "false",
             "spark.ui.showConsoleProgress": "false",
@@ -43,15 +43,15 @@ def embedded_session(
             "spark.sql.warehouse.dir": f"{folder}/warehouse",
             "spark.sql.adaptive.enabled": "false",
             "spark.log.level": "OFF",
-            **dict.fromkeys(CHECKSUMS, "true"),  # by default so from 4.2 on
+            **dict.fromkeys(CHECKSUMS, "true"),  # the default since Spark 4.2
             "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
             "spark.sql.streaming.stateStore.providerClass": (
                 "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
             ),
         }
-        more = {f"spark.{name.replace('_', '.')}": value for name, value in settings.items()}
+        overrides = {f"spark.{name.replace('_', '.')}": value for name, value in settings.items()}
         builder = SparkSession.builder.master(master or f"local[{workers}]").appName("unskew")
-        for name, value in (own | more).items():
+        for name, value in (defaults | overrides).items():
             builder = builder.config(name, value)
         session = builder.getOrCreate()
         session.sparkContext.setLogLevel("OFF")

@@ -1,4 +1,4 @@
-"""Runs an application over tables, a micro-batch each, and keeps what it gives."""
+"""Runs an application over tables, one a micro-batch, and keeps its results."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SCHEMES = [
 
 
 def tables(app: App, ids: Any, batches: int) -> list[pa.Table]:
-    """Return made rows of the given keys, cut into as many tables."""
+    """Return generated rows of the given keys, divided into several tables."""
     size = -(-len(ids) // batches)
     return [app.table(ids[i : i + size], i) for i in range(0, len(ids), size)]
 
@@ -66,6 +66,6 @@ def streamed(
     )
     query.awaitTermination()
     every = pd.concat(found, ignore_index=True)
-    # A window is a Row, which can be hashed, but not by pandas' fast way.
+    # A window is a Row, which can be hashed, but not by the fast path of pandas.
     key = every[list(app.keys)].astype(str).agg("|".join, axis=1)
     return every[~key.duplicated(keep="last")].reset_index(drop=True)

@@ -1,4 +1,4 @@
-"""The commands that run applications, as a person calls them."""
+"""The commands that run applications, called as users call them."""
 
 from __future__ import annotations
 
@@ -64,12 +64,12 @@ def test_a_comparison_shows_what_balance_gains(tmp_path: Path) -> None:
     assert key["latency_s"] > 2.0
     assert dstream["imbalance"] < 0.3 * key["imbalance"]
     assert dstream["over_first"] > 1.2
-    assert key["state_rows"] == dstream["state_rows"] <= 100  # merged where keys are at home
+    assert key["state_rows"] == dstream["state_rows"] <= 100  # merged at the homes of keys
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
 def reported(out: Path) -> bool:
-    """Say whether a batch with records is over: the first ones may have none."""
+    """Return whether a batch with records has ended; the first batches may have none."""
     done = sorted(int(path.parent.name[6:]) for path in out.glob("batch=*/_SUCCESS"))
     some = [n for n in done if any(map(rows_of, out.glob(f"batch={n}/*.parquet")))]
     return bool(some) and done[-1] > some[0]

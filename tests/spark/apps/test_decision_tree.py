@@ -1,4 +1,4 @@
-"""The tree learns what there is to learn, the same by every scheme, and every batch once."""
+"""The tree learns its data, the same with every scheme, and every batch only once."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ GRID = 32
 
 
 def points(seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return points on a grid, so that histograms are exact, and which of them are in a box."""
+    """Return points on a grid, so that histograms are exact, and whether each is in a box."""
     x = np.random.default_rng(seed).integers(0, GRID + 1, (RECORDS, 3)) / GRID
     return x, np.where((x[:, 0] > 0.5) & (x[:, 2] <= 0.6), "in", "out")
 
@@ -34,7 +34,7 @@ def frame(spark: SparkSession, seed: int) -> DataFrame:
 
 
 def leaves_of(nodes: list[dict[str, Any]], x: np.ndarray) -> list[int]:
-    """Return the leaf that each point comes to, by walking there."""
+    """Return the leaf that each point reaches."""
     found = []
     for point in x:
         at = 0
@@ -55,7 +55,7 @@ def state(tree: DecisionTree) -> Any:
 
 @pytest.fixture(scope="module")
 def whole(spark: SparkSession) -> DecisionTree:
-    """Return the tree of two batches, by key grouping."""
+    """Return the tree of two batches with key grouping."""
     tree = DecisionTree()
     for number in range(2):
         tree.learn(frame(spark, number), number, Balancer("key"))
@@ -96,7 +96,7 @@ def test_the_same_tree_by_every_scheme_and_after_a_restart(
     balance = Balancer(scheme, routing=mode, checkpoint=str(tmp_path))
     first, again = DecisionTree(), DecisionTree()
     first.learn(frame(spark, 0), 0, balance)
-    again.learn(frame(spark, 7), 0, balance)  # would be seen if it were learnt
+    again.learn(frame(spark, 7), 0, balance)  # would be visible if it were learnt
     assert state(again) == state(first)
     again.learn(frame(spark, 1), 1, balance)
     assert state(again) == state(whole)

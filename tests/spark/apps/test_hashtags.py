@@ -1,4 +1,4 @@
-"""Statistics of hashtags equal those of pandas; the number of people as nearly as is promised."""
+"""Statistics of hashtags equal those of pandas; the number of people within its error bound."""
 
 from __future__ import annotations
 

@@ -14,9 +14,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from spark.apps.streamed import streamed, tables
+from unskew.apps.by_worker import PossibleWorkers, by_worker
 from unskew.apps.heavy_hitters import HEAVY_HITTERS
 from unskew.spark import Balancer
-from unskew.spark.by_worker import PossibleWorkers, by_worker
 from unskew.spark.plans.split_plan import PlanFolder, SplitPlan
 from unskew.spark.routing.planned import plan_key
 from unskew.spark.runtime.places import operator_name
@@ -31,7 +31,7 @@ Found = Callable[[str], tuple[Any, pd.DataFrame]]
 
 
 def split_hottest(spark: SparkSession, checkpoint: Path) -> None:
-    """Have a plan from the first batch on."""
+    """Save a plan that splits the hottest item from the first batch on."""
     hottest = spark.sql("SELECT 'item1' AS item").select(plan_key([F.col("item")]).alias("key"))
     key = hottest.toArrow()["key"][0].as_py() % 2**64
     plan = SplitPlan.of(WORKERS, [(key, worker) for worker in range(WORKERS)], 1, "test")
@@ -41,7 +41,7 @@ def split_hottest(spark: SparkSession, checkpoint: Path) -> None:
 
 @pytest.fixture(scope="module")
 def found(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Found:
-    """Run the application, once for a scheme; return the last row, and its items."""
+    """Run the application once for each scheme; return the last row and its items."""
 
     @cache
     def run(scheme: str) -> tuple[Any, pd.DataFrame]:
@@ -87,7 +87,7 @@ def test_errors_are_below_records_over_counters(found: Found, scheme: str, worke
 
 
 def test_two_workers_leave_less_open_than_all(found: Found) -> None:
-    """The bounds by two choices are far narrower than by shuffling, and the load is even too."""
+    """The bounds with two choices are far narrower than with shuffling, and loads are even too."""
     two, all_of_them = found("pkg")[1], found("shuffle")[1]
     both = two.index.intersection(all_of_them.index)
     narrow, wide = ((of.upper - of.lower)[both].mean() for of in (two, all_of_them))
@@ -96,7 +96,7 @@ def test_two_workers_leave_less_open_than_all(found: Found) -> None:
 
 
 def test_plans_split_what_is_hot(found: Found) -> None:
-    """A hot item has been on several workers, others only where Spark's hash has them."""
+    """A hot item was on several workers, other items only on their home."""
     spread = found("w-choices")[1].workers.map(len)
     assert spread["item1"] == WORKERS
     assert spread.min() == 1

@@ -1,4 +1,4 @@
-"""Histograms count exactly, merge as the slow way does, and tell sums with a small error."""
+"""Histograms count exactly, merge like the slow reference, and sum with a small error."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ VALUES = st.lists(
 
 
 def slowly(centers: list[float], counts: list[int], bins: int) -> list[tuple[float, int]]:
-    """Return bins of which the closest two, but for the ends, were merged, pair by pair."""
+    """Return bins of which the closest two, except at the ends, were merged pair by pair."""
     found = list(zip(centers, counts, strict=True))
     while len(found) > bins:
         gaps = [after[0] - before[0] for before, after in pairwise(found[1:-1])]
@@ -77,7 +77,7 @@ def test_sums_are_close(law: str, error: float) -> None:
     points = np.quantile(values, np.linspace(0.01, 0.99, 99))
     exact = np.searchsorted(np.sort(values), points, "right")
 
-    # Made at once, bins are runs of values: a sum is wrong by the two bins beside it at most.
+    # Built at once, bins are runs of values: the error of a sum is at most its two next bins.
     at_once = Histogram.of(values, 64)
     i = np.clip(np.searchsorted(at_once.centers, points, "right") - 1, 0, 62)
     assert (np.abs(at_once.sum(points) - exact) <= at_once.counts[i] + at_once.counts[i + 1]).all()

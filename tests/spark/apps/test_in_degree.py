@@ -1,4 +1,4 @@
-"""Degrees are exact, though the sources are skewed too."""
+"""Degrees are exact even though the sources are skewed too."""
 
 from __future__ import annotations
 

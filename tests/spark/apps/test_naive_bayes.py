@@ -1,4 +1,4 @@
-"""Counts and predictions equal a naive Bayes in NumPy; and what asking the workers takes."""
+"""Counts and predictions equal a naive Bayes in NumPy; the number of probes is bounded."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ VOCABULARY = 60
 
 
 def texts(seed: int, documents: int = 90) -> pd.DataFrame:
-    """Return documents whose classes prefer other words, and are not equally frequent."""
+    """Return documents whose classes prefer different words and have different frequencies."""
     rng = np.random.default_rng(seed)
     rows = []
     for document in range(documents):
@@ -42,7 +42,7 @@ def texts(seed: int, documents: int = 90) -> pd.DataFrame:
 
 
 def matrix(rows: pd.DataFrame, words: list[str]) -> np.ndarray:
-    """Return how often each document has each word."""
+    """Return the count of each word in each document."""
     at = {word: i for i, word in enumerate(words)}
     found = np.zeros((rows.document.max() + 1, len(words)))
     for document, word in zip(rows.document, rows.word, strict=True):
@@ -52,7 +52,7 @@ def matrix(rows: pd.DataFrame, words: list[str]) -> np.ndarray:
 
 
 def scores(train: pd.DataFrame, asked: pd.DataFrame, smoothing: float) -> np.ndarray:
-    """Return log probabilities, but for a constant, by document and class."""
+    """Return log probabilities by document and class, up to a constant."""
     words = sorted(set(train.word))
     x, y = matrix(train, words), train.groupby("document").label.first().to_numpy()
     out = []

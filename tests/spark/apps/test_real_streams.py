@@ -1,4 +1,4 @@
-"""On real streams, where there are any, the applications equal pandas too."""
+"""On real streams, where they are available, the applications equal pandas too."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def head(name: str, **columns: str) -> pd.DataFrame:
 def result(
     spark: SparkSession, app: str, rows: pd.DataFrame, folder: Path, scheme: str, **options: str
 ) -> pd.DataFrame:
-    """Return what an application makes of rows."""
+    """Return the result of an application over rows."""
     kinds = StructType.fromDDL(APPS[app].schema)
     assert isinstance(kinds, StructType)
     schema = to_arrow_schema(kinds, timezone="UTC")
@@ -46,7 +46,7 @@ def result(
 @pytest.mark.parametrize(
     ("stream", "scheme"),
     [
-        ("equity_ticks_2013", "dstream"),  # four keys, two thirds of the records are one
+        ("equity_ticks_2013", "dstream"),  # four keys, one of which has two thirds of the records
         ("option_trades_aapl_2014", "fish"),  # all keys change half-way
     ],
 )

@@ -1,4 +1,4 @@
-"""Results arrive where they are sent to, once, also when a query goes on another time."""
+"""Results arrive in their sink exactly once, also when a query continues later."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STREAM = f"zipf:z=1.5,keys=40,records={RECORDS},seed=1"
 
 
 def exact() -> pd.Series:
-    """Return the average prices of the stream by pandas."""
+    """Return the average prices of the stream, computed by pandas."""
     ids = np.concatenate([*Zipf(1.5, 40, RECORDS, seed=1).ids(RECORDS)])
     tables = [APPS["vwap"].table(ids[i : i + 500], i) for i in range(0, RECORDS, 500)]
     trades = pd.concat(table.to_pandas() for table in tables)
@@ -62,7 +62,7 @@ def test_a_query_goes_on_from_its_checkpoint(spark: SparkSession, tmp_path: Path
 
 
 def test_results_can_be_persisted(spark: SparkSession, tmp_path: Path) -> None:
-    """Spark fails to persist what a sorted aggregation gives to foreachBatch; not so here."""
+    """Spark fails to persist the result of a sorted aggregation in foreachBatch; ours works."""
     job = Job(APPS["vwap"], STREAM, batch=RECORDS)
     balance = Balancer("w-choices", checkpoint=str(tmp_path))
     counts = []
@@ -81,7 +81,7 @@ def test_results_can_be_persisted(spark: SparkSession, tmp_path: Path) -> None:
 
 def test_a_null_key_has_one_row_too(spark: SparkSession, tmp_path: Path) -> None:
     url = f"jdbc:derby:{tmp_path / 'database'};create=true"
-    write = open_sink(f"{url}#counts", ["id"])  # Derby cannot take texts that are null from Spark
+    write = open_sink(f"{url}#counts", ["id"])  # Derby does not accept null strings from Spark
     assert not isinstance(write, str)
     for n in (1, 2):
         rows = f"SELECT * FROM VALUES (NULL, {n}), (0, {10 * n}), ({n}, 5) AS t(id, n)"

@@ -1,4 +1,4 @@
-"""Rows come from where the string says, with the application's columns; what is wrong is told."""
+"""Each source string gives rows with the application's columns; bad strings are refused."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ IDS = np.array([1, 2, 1, 1, 3] * 40)
 
 
 class InterruptAfter:
-    """Does what Ctrl-C does, after some records."""
+    """Interrupts like Ctrl-C after some records."""
 
     def __init__(self, records: int) -> None:
         self.missing = records
@@ -35,7 +35,7 @@ class InterruptAfter:
 
 
 def degrees(spark: SparkSession, tmp_path: Path, job: Job) -> dict[int, int]:
-    """Return what the application makes of a stream."""
+    """Return the result of the application over a stream."""
     run(spark, job, "key", sink=f"parquet:{tmp_path / 'out'}", once=True)
     rows = spark.read.parquet(str(tmp_path / "out")).orderBy("batch").collect()
     return {row["dst"]: row["degree"] for row in rows}
@@ -111,16 +111,16 @@ def test_what_is_wrong_is_told(spark: SparkSession, tmp_path: Path) -> None:
         str(tmp_path / "missing.parquet"): "no such file or folder",
         "zpif:z=1": "no such file or folder",
         "ftp://x": "unknown source ftp://",
-        "kafka://host:9092": "looks like kafka://host:port/topic",
-        "socket://host": "looks like socket://host:port",
+        "kafka://host:9092": "must look like kafka://host:port/topic",
+        "socket://host": "must look like socket://host:port",
         "rate://often": "rate must be a number",
-        str(tmp_path / "x.parquet"): "has no column 'src': say which it is",
+        str(tmp_path / "x.parquet"): "has no column 'src': name the column to use",
         str(tmp_path / "text.parquet"): "cannot read",
         str(tmp_path / "none.parquet"): "the stream is empty",
         str(tmp_path / "empty"): "has no files yet",
-        str(tmp_path / "x.xyz"): "cannot tell the format",
+        str(tmp_path / "x.xyz"): "must end in .parquet, .csv or .json",
     }.items():
         with pytest.raises((ValueError, FileNotFoundError), match=message):
             opened(stream)
-    with pytest.raises(ValueError, match="there is no column 'word' to name"):
+    with pytest.raises(ValueError, match="the application has no column 'word'"):
         opened(str(tmp_path / "x.parquet"), word="a")

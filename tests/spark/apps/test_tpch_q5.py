@@ -1,4 +1,4 @@
-"""Revenues equal those of TPC-H's own query, by SQLite, over all rows at once."""
+"""Revenues equal those of TPC-H's own query in SQLite over all rows."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from unskew.spark.runtime.checkpoint import PARTITIONS
 from unskew.spark.runtime.places import operator_name
 from unskew.workloads import Zipf
 
-# Money is in whole cents, discounts are in percent: SQLite has no decimals.
+# Money is in cents and discounts in percent, because SQLite has no decimals.
 Q5 = """
 SELECT o.ts / 1000000 AS second, n_name, sum(l.extendedprice * (100 - l.discount)) AS revenue
 FROM events o, events l, customer, supplier, nation, region
@@ -60,7 +60,7 @@ def by_sqlite(events: pa.Table) -> Revenues:
 
 @pytest.fixture
 def workers(spark: SparkSession) -> Iterator[int]:
-    """Have few workers: a join keeps four stores of state on each."""
+    """Use few workers, because a join keeps four state stores on each."""
     before = spark.conf.get(PARTITIONS) or "200"
     spark.conf.set(PARTITIONS, 4)
     yield 4
@@ -68,7 +68,7 @@ def workers(spark: SparkSession) -> Iterator[int]:
 
 
 def split_hottest(spark: SparkSession, checkpoint: Path, workers: int) -> Schedule:
-    """Have a plan from the first row on, as if a batch before the first had been reported."""
+    """Save a plan for the hottest order from the first row on, as if made by an earlier batch."""
     times = Times("ordered", "sold", timedelta(0), timedelta(seconds=SEASON_S))
     place = operator_name("join", "inner", "right", times, "orderkey")
     root = f"{checkpoint}/unskew/router/{place}"
@@ -76,14 +76,14 @@ def split_hottest(spark: SparkSession, checkpoint: Path, workers: int) -> Schedu
     pairs = [(key % 2**64, worker) for worker in range(workers)]
     PlanFolder(f"{root}/plans").save(SplitPlan.of(workers, pairs, VERSION, "test"))
     schedule = Schedule(root, 0)
-    schedule.tell(-1, START_US - 1, 0)
+    schedule.record_progress(-1, START_US - 1, 0)
     return schedule
 
 
 @pytest.mark.parametrize("scheme", ["key", "w-choices"])
 def test_equals_sqlite(spark: SparkSession, tmp_path: Path, workers: int, scheme: str) -> None:
     batches = tables(TPCH_Q5, IDS, 3)
-    # So that a window that came twice, with two results, would be seen.
+    # A window with two results would be noticed.
     app = replace(TPCH_Q5, keys=(*TPCH_Q5.keys, "revenue"))
     schedule = split_hottest(spark, tmp_path / "checkpoint", workers) if scheme != "key" else None
     found = streamed(spark, app, batches, tmp_path, scheme, "planned", window="1 second")

@@ -1,4 +1,4 @@
-"""Purchases and sales meet as in a SQL query of another database."""
+"""The pairs of purchases and sales equal those of a SQL query in another database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Prices equal what pandas computes of all trades at once."""
+"""Prices equal those that pandas computes from all trades."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The loop after each micro-batch: what was observed, and the plan that follows."""
+"""The control loop after each micro-batch: from observed metrics to a new plan."""

@@ -1,4 +1,4 @@
-"""What decides, on the driver, between the micro-batches of a query."""
+"""The base class of controllers, which decide between the micro-batches of a query."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from unskew.spark.control.observed import BatchObservation
 
 
 class Controller:
-    """What routes a query, as far as the driver has to do with it: here, nothing."""
+    """Decides on the driver how the next batches are routed; the base class does nothing."""
 
     def learn(self, batch: BatchObservation) -> None:
-        """Take in what was observed of a batch."""
+        """Learn from the observation of a batch that had records."""
 
-    def tell(self, batch: BatchObservation, watermark_us: int) -> None:
-        """Take in how far time has come, after each batch, also an empty one."""
+    def record_progress(self, batch: BatchObservation, watermark_us: int) -> None:
+        """Record the event times and the watermark of a batch, also of an empty one."""
 
     def workers(self, key: int) -> list[int]:
-        """Return the workers that a key may be on now; none if its hash tells."""
+        """Return the workers that a key may be on now; none if Spark's hash alone places it."""
         return []
 
     def seconds(self, batch: int) -> float:
-        """Return what routing a batch took."""
+        """Return the seconds that routing a batch took."""
         return 0.0
 
     def moved(self, batch: int) -> tuple[int, int]:
-        """Return how many states left their workers in a batch, and their bytes."""
+        """Return the number and the bytes of the states that left their workers in a batch."""
         return 0, 0

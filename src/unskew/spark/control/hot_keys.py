@@ -1,8 +1,9 @@
-"""From measured shares to a plan: which keys are hot, and on which workers they should be."""
+"""Strategies, which turn measured key frequencies into plans: hot keys and their workers."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -10,39 +11,42 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.hashing import Keys
+from unskew.kernels.jit import uncompiled
 from unskew.murmur import homes
 from unskew.plan import Plan
-from unskew.planners import Mixed, Planner, Statistics
+from unskew.planners import Mixed, Planner, Proposal, Statistics
 from unskew.routers import Scheme
 from unskew.spark.plans.split_plan import SplitPlan
 
 SAMPLED_RECORDS = 50_000
 SWEEPS = 3
-PARTS = 4
-"""How finely a hot key is divided: into this many parts for each of its workers."""
-FEW = 2
-"""Tail keys have up to two choices in most schemes; in a plan they go by Spark's hash."""
+PARTS_PER_WORKER = 4
+"""Parts into which a hot key is divided, for each of its workers."""
+FEW_KEYS = 2000
+"""Up to this many keys a planner takes less time as plain Python than the compiler does."""
+TAIL_CHOICES = 2
+"""Tail keys have up to this many candidates in most schemes; a plan does not split them."""
 
 
 @dataclass(frozen=True, eq=False)
 class KeyFrequencies:
-    """What was measured: frequent keys with their records, all records, and those of each home.
+    """Measured frequencies: frequent keys with their records, all records, and those by home.
 
-    The home of a key is the worker that it has by Spark's hash, whatever a plan says.
+    The home of a key is the worker that Spark's hash gives it, whatever a plan says.
     """
 
     keys: Keys
     counts: NDArray[np.float64]
     records: float
-    homes: NDArray[np.float64]
+    home_loads: NDArray[np.float64]
 
-    def of(self, chosen: NDArray[np.bool_]) -> KeyFrequencies:
-        """Return the same for some of the keys."""
-        return replace(self, keys=self.keys[chosen], counts=self.counts[chosen])
+    def select(self, mask: NDArray[np.bool_]) -> KeyFrequencies:
+        """Return the frequencies of some of the keys."""
+        return replace(self, keys=self.keys[mask], counts=self.counts[mask])
 
 
 class Strategy(Protocol):
-    """What makes plans."""
+    """Makes plans from measured frequencies."""
 
     def plan(self, measured: KeyFrequencies, plan: SplitPlan) -> SplitPlan:
         """Return the next plan; the same one if nothing should change."""
@@ -51,49 +55,49 @@ class Strategy(Protocol):
 
 @dataclass(frozen=True)
 class PlannerStrategy:
-    """Lets a planner decide: each key stays whole, and what cannot be told apart stays put."""
+    """A strategy by a planner: keys stay whole, and keys that were not measured stay at home."""
 
     planner: Planner
     n_workers: int
     capacities: Sequence[float] | None = None
 
     def plan(self, measured: KeyFrequencies, plan: SplitPlan) -> SplitPlan:
-        """Return the planner's plan, by records as cost and as state."""
-        found = self.table(measured, plan, rest_of(measured))
-        made = SplitPlan(
-            self.n_workers, found.keys, found.workers, plan.version + 1, self.planner.name
+        """Return the planner's plan, with records as the cost and as the state of a key."""
+        table = self.table(measured, plan, rest_of(measured))
+        new_plan = SplitPlan(
+            self.n_workers, table.keys, table.workers, plan.version + 1, self.planner.name
         )
-        return plan if made.same_pairs(plan) else made
+        return plan if new_plan.same_pairs(plan) else new_plan
 
     def table(self, measured: KeyFrequencies, plan: SplitPlan, fixed: NDArray[np.float64]) -> Plan:
-        """Return where keys should be, given what each worker has to do besides."""
+        """Return the workers of keys, given the fixed load of each worker."""
         old = Plan((1.0,) * self.n_workers, *plan.whole(), fallback="spark")
         speeds = np.ones(self.n_workers) if self.capacities is None else self.capacities
         statistics = Statistics(
             measured.keys, measured.counts, measured.counts, np.array(speeds, np.float64), fixed
         )
-        return self.planner.plan(statistics, old).plan
+        return propose(self.planner, statistics, old).plan
 
 
 @dataclass(frozen=True)
 class RouterStrategy:
-    """Lets a router decide: it sees a sample with the measured shares, and is asked for candidates.
+    """A strategy by a router, which routes a sample with the measured shares.
 
-    So the same object decides as in online routing. Keys with more than two candidates are hot. Of
-    the others, those that are frequent enough to be measured are placed whole, by a planner; the
-    rest go by Spark's hash. Hot keys then fill up the workers, in turn, each over its own
-    candidates to one level: what a router does by looking at loads, the plan does by shares.
+    So the same code decides as in online routing. Keys for which the router then has more than two
+    candidates are hot. The other measured keys are placed whole, by a planner; the rest go by
+    Spark's hash. Then the records of the hot keys, one key after the other, fill the candidates of
+    each key up to one level: the plan balances by shares, as a router does by loads.
 
     Parameters
     ----------
     scheme
-        The router.
+        The router and its parameters.
     n_workers
         Shuffle partitions.
     tolerance
-        A plan that is expected to keep the largest load within this of the mean is left alone.
+        A plan is kept if it is expected to keep the largest load within this of the mean.
     tail
-        Places the keys that are not hot.
+        The planner that places keys that are not hot.
     """
 
     scheme: Scheme
@@ -101,6 +105,7 @@ class RouterStrategy:
     tolerance: float = 0.05
     tail: Planner = field(default_factory=lambda: Mixed(theta_max=0.02))
 
+    @uncompiled()  # compiling would take longer than routing the sample
     def plan(self, measured: KeyFrequencies, plan: SplitPlan) -> SplitPlan:
         """Return the plan for the keys that are hot now."""
         loads = expected_loads(measured, plan)
@@ -109,31 +114,39 @@ class RouterStrategy:
         router = self.scheme.router(self.n_workers, **self.scheme.given)
         router.route(sample(measured))
         choices = [router.candidates(int(key)) for key in measured.keys]
-        hot = np.array([len(w) > FEW or len(w) == self.n_workers for w in choices], np.bool_)
+        hot = np.array(
+            [len(w) > TAIL_CHOICES or len(w) == self.n_workers for w in choices], np.bool_
+        )
         counts = measured.counts
         spread = rest_of(measured)
         for i in np.flatnonzero(hot):
             spread[choices[i]] += counts[i] / len(choices[i])
         planner = PlannerStrategy(self.tail, self.n_workers)
-        whole = planner.table(measured.of(~hot), plan.without(measured.keys[hot]), spread)
+        whole = planner.table(measured.select(~hot), plan.without(measured.keys[hot]), spread)
         pairs = SplitPlan(self.n_workers, whole.keys, whole.workers)
-        loads = expected_loads(measured.of(~hot), pairs, spread)
+        loads = expected_loads(measured.select(~hot), pairs, spread)
         for i in [*np.flatnonzero(hot)[::-1]] * SWEEPS:
             loads -= np.bincount(choices[i], minlength=self.n_workers) * counts[i] / len(choices[i])
             choices[i] = fill(loads, router.candidates(int(measured.keys[i])), counts[i])
         rows = list(zip(whole.keys.tolist(), whole.workers.tolist(), strict=True))
         for i in np.flatnonzero(hot):
             rows += [(int(measured.keys[i]), int(worker)) for worker in choices[i]]
-        made = SplitPlan.of(self.n_workers, rows, plan.version + 1, str(self.scheme))
-        return plan if made.same_pairs(plan) else made
+        new_plan = SplitPlan.of(self.n_workers, rows, plan.version + 1, str(self.scheme))
+        return plan if new_plan.same_pairs(plan) else new_plan
+
+
+def propose(planner: Planner, statistics: Statistics, plan: Plan) -> Proposal:
+    """Return the proposal of a planner; for few keys it does not wait for a compiler."""
+    with uncompiled() if len(statistics.keys) <= FEW_KEYS else nullcontext():
+        return planner.plan(statistics, plan)
 
 
 def fill(
     loads: NDArray[np.float64], workers: NDArray[np.int32], amount: float
 ) -> NDArray[np.int32]:
-    """Pour an amount over workers so that they come to one level; return each as often as its part.
+    """Divide an amount over workers so that they come to one level, and add it to the loads.
 
-    The loads are raised accordingly.
+    Returns each worker as many times as it gets parts of the amount.
 
     Examples
     --------
@@ -142,13 +155,13 @@ def fill(
     ([0, 0, 0, 1], [4.0, 4.0, 9.0])
     """
     ascending = np.sort(loads[workers])
-    # The level at which the lowest k take it all, for each k; the first that leaves none below.
+    # The level if the k lowest workers take it all, for each k; the first that no other is below.
     levels = (amount + np.cumsum(ascending)) / np.arange(1, len(workers) + 1)
     covered = np.append(ascending[1:], np.inf) >= levels
     level = levels[int(np.argmax(covered))]
     parts = np.maximum(0.0, level - loads[workers])
-    wanted = parts / parts.sum() * PARTS * len(workers)
-    times = np.rint(wanted).astype(np.int64)
+    exact = parts / parts.sum() * PARTS_PER_WORKER * len(workers)
+    times = np.rint(exact).astype(np.int64)
     if not times.any():
         times[int(np.argmax(parts))] = 1
     divisor = np.gcd.reduce(times)
@@ -160,7 +173,7 @@ def fill(
 def expected_loads(
     measured: KeyFrequencies, plan: SplitPlan, rest: NDArray[np.float64] | None = None
 ) -> NDArray[np.float64]:
-    """Return the records that each worker would have under a plan, by what was measured."""
+    """Return the records that each worker would get under a plan, by the measured frequencies."""
     loads = (rest_of(measured) if rest is None else rest).copy()
     first = np.searchsorted(plan.keys, measured.keys)
     last = np.searchsorted(plan.keys, measured.keys, side="right")
@@ -172,7 +185,7 @@ def expected_loads(
 
 
 def sample(measured: KeyFrequencies, seed: int = 0) -> Keys:
-    """Return records with the measured shares, the rest of them all different."""
+    """Return sample records with the measured shares; all others have different keys."""
     counts = np.rint(measured.counts * SAMPLED_RECORDS / max(measured.records, 1)).astype(np.int64)
     rng = np.random.default_rng(seed)
     rest = rng.integers(0, 2**64, max(0, SAMPLED_RECORDS - int(counts.sum())), np.uint64)
@@ -180,7 +193,7 @@ def sample(measured: KeyFrequencies, seed: int = 0) -> Keys:
 
 
 def rest_of(measured: KeyFrequencies) -> NDArray[np.float64]:
-    """Return the records that each worker has by Spark's hash, without those of measured keys."""
-    n_workers = len(measured.homes)
+    """Return the records that Spark's hash sends to each worker, without those of measured keys."""
+    n_workers = len(measured.home_loads)
     known = np.bincount(homes(measured.keys, n_workers), measured.counts, minlength=n_workers)
-    return np.maximum(0.0, measured.homes - known)
+    return np.maximum(0.0, measured.home_loads - known)

@@ -1,4 +1,4 @@
-"""The metrics of a micro-batch: as objects, and as lines of JSON."""
+"""The metrics of a micro-batch, as objects and as lines of JSON."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 class HotKey:
     """A frequent key: its text, its share of the records, and the workers that it may be on now.
 
-    No workers are named if Spark's hash alone places it.
+    The workers are empty if Spark's hash alone places it.
     """
 
     key: str
@@ -21,23 +21,23 @@ class HotKey:
 
 @dataclass(frozen=True)
 class BatchMetrics:
-    """What became of a micro-batch.
+    """The metrics of a micro-batch.
 
     Parameters
     ----------
     batch, records, seconds
-        Its number, its records, and how long it took.
+        The number of the batch, its records, and its duration.
     loads
         Records of each worker, estimated from a sample.
     hot
         The most frequent keys.
     state_rows
-        Rows in the largest state of the query.
+        Rows in the largest state store of the query.
     routing_s
-        Seconds of routing: in the routers of all tasks if online, on the driver, beside the query,
-        if planned.
+        Seconds spent on routing: by the routers of all tasks if online; on the driver, in parallel
+        to the query, if planned.
     moved_keys, moved_bytes
-        States that left their workers for others, and their size.
+        States that moved to other workers, and their size.
     """
 
     batch: int
@@ -52,7 +52,7 @@ class BatchMetrics:
 
     @property
     def imbalance(self) -> float:
-        """The largest load less the mean, as a share of all records: what the papers draw."""
+        """The largest load less the mean, as a share of all records: the measure of the papers."""
         return (max(self.loads) - sum(self.loads) / len(self.loads)) / max(1, sum(self.loads))
 
     def to_json(self) -> str:

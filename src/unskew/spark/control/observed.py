@@ -1,4 +1,4 @@
-"""What a query observes of its rows, in the JVM, and tells after each micro-batch."""
+"""Observed metrics: what a query samples of its rows in the JVM, and reports after each batch."""
 
 from __future__ import annotations
 
@@ -14,35 +14,36 @@ from pyspark.sql import functions as F
 from unskew.spark.placement.names import Names
 from unskew.spark.state.costs import Cost
 
-TRACKED = 500
-NAMED = 20
-PER_WORKER = 5
-"""Keys with a share of 1 / (5 W) or more are hot to most schemes: there are no more than that."""
-ROOM = 8
-"""Counters of a sketch for each key that it is asked for. All tasks hand them in at their end."""
-SAMPLE = 0.25
-"""The part of the rows that is looked at: a sketch costs more than all the rest of routing."""
-NAMES_SAMPLE = SAMPLE / 8
-"""The part whose keys are made texts, as that costs as much as all the sketches."""
-FINE = 2**24
-"""Which rows are looked at is told by the lower bits of what slots are drawn by."""
+TRACKED_KEYS = 500
+NAMED_KEYS = 20
+HOT_KEYS_PER_WORKER = 5
+"""Keys with a share of at least 1 / (5 W) are hot in most schemes, so there are at most 5 W."""
+COUNTERS_PER_KEY = 8
+"""Counters of a sketch for each key that it returns. Every task sends them to the driver."""
+SAMPLED_SHARE = 0.25
+"""The share of rows that is sampled: a sketch costs more than all the rest of routing."""
+NAMED_SHARE = SAMPLED_SHARE / 8
+"""The share of rows whose keys are turned into text, which costs as much as all sketches."""
+DRAW_SCALE = 2**24
+"""Scales the random number of a row: slots use its upper bits, sampling the lower ones."""
 
 
 @dataclass(frozen=True)
 class Observation:
-    """What is observed of rows: columns of a share of them, in nulls for the others.
+    """The observed columns of rows: values for a sample of the rows, nulls for the others.
 
-    These are columns, as Spark interprets the arguments of a sketch, but compiles columns.
+    They are columns of their own because Spark compiles columns, but interprets the arguments of a
+    sketch.
 
     Parameters
     ----------
     names
-        Of hidden columns; the rows need the one of random numbers.
+        The names of hidden columns; the rows must have the column of random numbers.
     columns
-        ``hot`` are keys, ``names`` their texts, ``homes`` their workers by Spark's hash alone, and
-        ``loads`` those that they go to.
+        ``hot`` has the keys, ``names`` their texts, ``homes`` their workers by Spark's hash alone,
+        and ``loads`` the workers that they go to.
     latest
-        The column of times, if these are observed.
+        The column of event times, if these are observed.
     """
 
     names: Names
@@ -50,70 +51,74 @@ class Observation:
     latest: Column | None = None
 
     def at(self, df: DataFrame) -> DataFrame:
-        """Return the rows with what is to be observed."""
-        fine = F.col(self.names("drawn")) * FINE
-        part = fine - F.floor(fine)
-        found = {
-            self._seen(what): F.when(part < (NAMES_SAMPLE if what == "names" else SAMPLE), column)
+        """Return the rows with the observed columns."""
+        scaled = F.col(self.names("drawn")) * DRAW_SCALE
+        draw = scaled - F.floor(scaled)
+        shares = {"names": NAMED_SHARE}
+        observed = {
+            self._observed(what): F.when(draw < shares.get(what, SAMPLED_SHARE), column)
             for what, column in self.columns.items()
         }
         if self.latest is not None:
-            found[self._seen("latest")] = self.latest
-        return df.withColumns(found)
+            observed[self._observed("latest")] = self.latest
+        return df.withColumns(observed)
 
-    def sketches(self, n_workers: int, keys: int = TRACKED) -> list[Column]:
-        """Return what to observe: the records, the keys that are hot, and so on.
+    def sketches(self, n_workers: int, keys: int = TRACKED_KEYS) -> list[Column]:
+        """Return the metrics to observe: records, the latest time, and sketches of the columns.
 
-        ``keys`` says how many of the hot ones are wanted.
+        ``keys`` is the number of hot keys that are reported.
         """
-        sizes = {"hot": (keys, ROOM * keys), "names": (NAMED, ROOM * NAMED)}
+        sizes = {
+            "hot": (keys, COUNTERS_PER_KEY * keys),
+            "names": (NAMED_KEYS, COUNTERS_PER_KEY * NAMED_KEYS),
+        }
         workers = (n_workers, max(n_workers + 1, 100))
         tops = (
-            _top(F.col(self._seen(what)), *sizes.get(what, workers)).alias(what)
+            _top(F.col(self._observed(what)), *sizes.get(what, workers)).alias(what)
             for what in self.columns
         )
-        times = [] if self.latest is None else [F.max(self._seen("latest")).alias("latest")]
+        times = [] if self.latest is None else [F.max(self._observed("latest")).alias("latest")]
         return [F.count(F.lit(1)).alias("records"), *times, *tops]
 
     def dropped(self, df: DataFrame) -> DataFrame:
-        """Return the rows without what was observed of them."""
-        return df.drop(*(self._seen(what) for what in (*self.columns, "latest")))
+        """Return the rows without the observed columns."""
+        return df.drop(*(self._observed(what) for what in (*self.columns, "latest")))
 
-    def _seen(self, what: str) -> str:
+    def _observed(self, what: str) -> str:
         return self.names(f"seen_{what}")
 
 
 def name_column(key: Column, columns: Sequence[Column]) -> Column:
-    """Return a key with its columns as a short text."""
+    """Return the id of a key and its columns as a short text."""
     texts = (F.coalesce(F.left(c.cast("string"), F.lit(60)), F.lit("null")) for c in columns)
     return F.concat_ws(" ", key.cast("string"), F.concat_ws(", ", *texts))
 
 
 @dataclass(frozen=True, eq=False)
 class BatchObservation:
-    """What was observed of a batch; numbers of records, estimated from the sample.
+    """The observation of a batch; numbers of records are estimated from the sample.
 
     Parameters
     ----------
     records
-        All of them, exact.
+        The exact number of records.
     hot
-        Those of the frequent keys.
-    homes, loads
-        By the worker that Spark's hash alone would choose, and by the one that was chosen.
+        Records of the frequent keys.
+    home_loads, loads
+        Records by the worker that Spark's hash alone would choose, and by the one that was chosen.
     names
         Texts of the most frequent keys.
     number
-        Of the batch.
+        The number of the batch.
     costs
-        What keys cost, where tasks measure that.
+        Costs of keys, if tasks measure them.
     latest_us
-        The latest time in the batch, where that is looked at, in microseconds.
+        The latest event time in the batch in microseconds, if it is observed.
     """
 
     records: int
     hot: dict[int, float]
-    homes: NDArray[np.float64]
+    home_loads: NDArray[np.float64]
     loads: NDArray[np.float64]
     names: dict[int, str]
     number: int = 0
@@ -122,19 +127,19 @@ class BatchObservation:
 
     @classmethod
     def of(cls, row: Any, n_workers: int) -> BatchObservation:
-        """Read the row of an observation."""
-        found = fields(row)
-        homes = _by_number(found.get("homes", []), n_workers)
-        loads = _by_number(found.get("loads", []), n_workers)
-        scale = found["records"] / max(1.0, homes.sum(), loads.sum())
-        named = (str(text).partition(" ") for text in _counts(found.get("names", [])))
+        """Return the observation of a row of observed metrics."""
+        values = fields(row)
+        home_loads = _by_worker(values.get("homes", []), n_workers)
+        loads = _by_worker(values.get("loads", []), n_workers)
+        scale = values["records"] / max(1.0, home_loads.sum(), loads.sum())
+        named = (str(text).partition(" ") for text in _counts(values.get("names", [])))
         return cls(
-            found["records"],
-            {int(key): scale * count for key, count in _counts(found["hot"]).items()},
-            scale * homes,
+            values["records"],
+            {int(key): scale * count for key, count in _counts(values["hot"]).items()},
+            scale * home_loads,
             scale * loads,
             {int(key): name for key, _, name in named},
-            latest_us=found.get("latest"),
+            latest_us=values.get("latest"),
         )
 
 
@@ -143,12 +148,12 @@ def _top(column: Column, k: int, tracked: int) -> Column:
 
 
 def fields(row: Any) -> dict[str, Any]:
-    """Return a row as a dictionary; on Connect, its values come beside its schema."""
-    found: dict[str, Any] = row if isinstance(row, dict) else row.asDict()
-    if found.keys() != {"values", "schema"}:
-        return found
-    names = (field["name"] for field in found["schema"]["fields"])
-    return dict(zip(names, found["values"], strict=True))
+    """Return a row as a dictionary; on Connect, its values and its schema come separately."""
+    values: dict[str, Any] = row if isinstance(row, dict) else row.asDict()
+    if values.keys() != {"values", "schema"}:
+        return values
+    names = (field["name"] for field in values["schema"]["fields"])
+    return dict(zip(names, values["values"], strict=True))
 
 
 def _counts(rows: list[Any]) -> dict[Any, float]:
@@ -156,7 +161,7 @@ def _counts(rows: list[Any]) -> dict[Any, float]:
     return {item["item"]: float(item["count"]) for item in items if item["item"] is not None}
 
 
-def _by_number(rows: list[Any], n_workers: int) -> NDArray[np.float64]:
+def _by_worker(rows: list[Any], n_workers: int) -> NDArray[np.float64]:
     counts = _counts(rows)
-    found = np.bincount([*counts], [*counts.values()], minlength=n_workers)
-    return found.astype(np.float64)
+    loads = np.bincount([*counts], [*counts.values()], minlength=n_workers)
+    return loads.astype(np.float64)

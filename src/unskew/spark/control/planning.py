@@ -1,8 +1,9 @@
-"""Planning between the batches of a stream: what was hot decays, and new plans go to a folder."""
+"""Planning between the batches of a stream, from a history of keys in which old batches decay."""
 
 from __future__ import annotations
 
 import time
+from abc import abstractmethod
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -10,97 +11,119 @@ from numpy.typing import NDArray
 
 from unskew.spark.control.controller import Controller
 from unskew.spark.control.hot_keys import KeyFrequencies, Strategy
-from unskew.spark.control.observed import TRACKED, BatchObservation
+from unskew.spark.control.observed import TRACKED_KEYS, BatchObservation
 from unskew.spark.plans.schedule import Schedule
 from unskew.spark.plans.split_plan import PlanFolder, SplitPlan
 
 
 @dataclass
 class KeyHistory:
-    """Records by key and by home, with older batches counting less.
+    """Records by key and by home; older batches count less.
 
     Parameters
     ----------
     n_workers
-        How many there are.
+        Shuffle partitions.
     decay
-        What a batch counts when the next one has come.
+        The factor by which the weight of a batch shrinks with each later batch.
     tracked
-        How many keys are remembered, at the most.
+        The number of keys that are tracked, at most.
     """
 
     n_workers: int
     decay: float
-    tracked: int = TRACKED
+    tracked: int = TRACKED_KEYS
     counts: dict[int, float] = field(default_factory=dict)
-    homes: NDArray[np.float64] = field(init=False)
+    home_loads: NDArray[np.float64] = field(init=False)
     records: float = 0.0
 
     def __post_init__(self) -> None:
-        self.homes = np.zeros(self.n_workers)
+        self.home_loads = np.zeros(self.n_workers)
 
     def add(self, batch: BatchObservation) -> None:
-        """Take in a batch."""
+        """Add a batch."""
         old = {key: self.decay * count for key, count in self.counts.items()}
         merged = {key: old.get(key, 0.0) + batch.hot.get(key, 0.0) for key in {*old, *batch.hot}}
         ranked = sorted(merged.items(), key=lambda pair: (-pair[1], pair[0]))
         self.counts = dict(ranked[: self.tracked])
         self.records = self.decay * self.records + batch.records
-        self.homes = self.decay * self.homes + batch.homes
+        self.home_loads = self.decay * self.home_loads + batch.home_loads
 
     def measured(self) -> KeyFrequencies:
-        """Return what is known now."""
+        """Return the current frequencies of keys."""
         keys = np.array([key % 2**64 for key in self.counts], np.uint64)
         counts = np.array(list(self.counts.values()), np.float64)
-        return KeyFrequencies(keys, counts, self.records, self.homes.copy())
+        return KeyFrequencies(keys, counts, self.records, self.home_loads.copy())
 
 
 class PlanController(Controller):
-    """Makes a plan after each batch, if the last one will not do.
+    """A controller that makes a plan after each batch, if the current one is not good enough.
 
     Parameters
     ----------
-    strategy
-        Makes plans.
     folder
-        Where they are kept, beside the checkpoint.
-    memory
-        Of what was hot.
+        The folder of plans, beside the checkpoint.
+    history
+        The records of keys in past batches.
     """
 
-    def __init__(self, strategy: Strategy, folder: PlanFolder, history: KeyHistory) -> None:
-        self.strategy, self.folder, self.history = strategy, folder, history
+    def __init__(self, folder: PlanFolder, history: KeyHistory) -> None:
+        self.folder, self.history = folder, history
         self.current = folder.latest() or SplitPlan.empty(history.n_workers)
-        self._took = 0.0
+        self._planning_s = 0.0
+
+    @abstractmethod
+    def next_plan(self, batch: BatchObservation) -> SplitPlan:
+        """Learn from a batch; return the plan for the next ones, the current one if it will do."""
 
     def learn(self, batch: BatchObservation) -> None:
-        """Take in a batch, and plan."""
+        """Learn from a batch, and make a plan if needed."""
         started = time.perf_counter()
-        self.history.add(batch)
-        plan = self.strategy.plan(self.history.measured(), self.current)
+        plan = self.next_plan(batch)
         if plan is not self.current:
             self.current = self.folder.save(plan)
-        self._took = time.perf_counter() - started
+        self._planning_s = time.perf_counter() - started
 
     def workers(self, key: int) -> list[int]:
-        """Return the workers that a key is on by the newest plan; none if by Spark's hash."""
+        """Return the workers of a key by the newest plan; none if Spark's hash alone places it."""
         chosen = self.current.workers[self.current.keys == np.uint64(key % 2**64)]
         return [int(worker) for worker in np.unique(chosen)]
 
     def seconds(self, batch: int) -> float:
-        """Return what the last plan took."""
-        return self._took
+        """Return the seconds that planning after the last batch took."""
+        return self._planning_s
 
 
-class TimedPlanController(PlanController):
-    """Planning for windows: each keeps the plan that was in force when it opened.
+class StrategyController(PlanController):
+    """A controller that plans by the records of keys.
+
+    Parameters
+    ----------
+    strategy
+        The strategy that makes plans.
+    folder, history
+        The folder of plans, and the records of keys in past batches.
+    """
+
+    def __init__(self, strategy: Strategy, folder: PlanFolder, history: KeyHistory) -> None:
+        super().__init__(folder, history)
+        self.strategy = strategy
+
+    def next_plan(self, batch: BatchObservation) -> SplitPlan:
+        """Return the plan of the strategy."""
+        self.history.add(batch)
+        return self.strategy.plan(self.history.measured(), self.current)
+
+
+class TimedPlanController(StrategyController):
+    """A controller for windows: each window keeps the plan that was in force when it opened.
 
     Parameters
     ----------
     schedule
-        Is told how far time has come.
+        The schedule of plans, which records the progress of event time.
     by_batch
-        Whether batches are all the times there are.
+        Whether batch numbers serve as times, for rows without event times.
     """
 
     def __init__(
@@ -114,9 +137,9 @@ class TimedPlanController(PlanController):
         super().__init__(strategy, folder, history)
         self.schedule, self.by_batch = schedule, by_batch
 
-    def tell(self, batch: BatchObservation, watermark_us: int) -> None:
-        """Pass on how far time has come."""
+    def record_progress(self, batch: BatchObservation, watermark_us: int) -> None:
+        """Record the event times and the watermark of a batch in the schedule."""
         latest_us = batch.latest_us
         if self.by_batch:
             latest_us = watermark_us = batch.number
-        self.schedule.tell(batch.number, latest_us, watermark_us)
+        self.schedule.record_progress(batch.number, latest_us, watermark_us)

@@ -1,4 +1,4 @@
-"""The loop after each micro-batch: its progress reaches a controller, and becomes metrics."""
+"""Query observers: after each micro-batch they call the controller and report metrics."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from pyspark.sql.streaming.listener import (
 
 from unskew.spark.control.controller import Controller
 from unskew.spark.control.metrics import BatchMetrics, HotKey
-from unskew.spark.control.observed import NAMED, BatchObservation, fields
+from unskew.spark.control.observed import NAMED_KEYS, BatchObservation, fields
 from unskew.spark.runtime.files import append_line
 from unskew.spark.state.costs import read_costs
 
@@ -34,33 +34,33 @@ log = logging.getLogger("unskew.spark")
 
 @dataclass
 class QueryObserver:
-    """Looks at the batches of one query: lets its guide learn, and reports.
+    """Observes the batches of one query: lets its controller learn, and reports metrics.
 
     Parameters
     ----------
-    guide
-        Routes the query.
+    controller
+        The controller of the query.
     n_workers
         Shuffle partitions.
-    kept
-        Takes the metrics.
+    metrics
+        The sequence that metrics are appended to.
     path
-        Of the file that takes them as lines of JSON.
+        The file that metrics are appended to, as lines of JSON.
     also
-        The name of what else is observed: the costs of keys, or the times of another stream.
+        The name of a second observation: the costs of keys, or the times of another stream.
     """
 
     controller: Controller
     n_workers: int
-    kept: MutableSequence[BatchMetrics]
+    metrics: MutableSequence[BatchMetrics]
     path: str
     also: str | None = None
     names: dict[int, str] = field(default_factory=dict, init=False)
 
-    def look(self, progress: StreamingQueryProgress, row: Any) -> None:
-        """Learn from a batch, and report."""
-        also = progress.observedMetrics.get(self.also) if self.also else None
-        more = {} if also is None else fields(also)
+    def on_batch(self, progress: StreamingQueryProgress, row: Any) -> None:
+        """Let the controller learn from a batch, and report the metrics of the batch."""
+        second = progress.observedMetrics.get(self.also) if self.also else None
+        more = {} if second is None else fields(second)
         batch = BatchObservation.of(row, self.n_workers)
         times = [time for time in (batch.latest_us, more.get("latest")) if time is not None]
         batch = replace(
@@ -69,25 +69,25 @@ class QueryObserver:
             costs=read_costs(more.get("costs", ())),
             latest_us=max(times, default=None),
         )
-        self.controller.tell(batch, _watermark_us(progress))
+        self.controller.record_progress(batch, _watermark_us(progress))
         if not batch.records:
             return
         try:
             self.controller.learn(batch)
-        except Exception:  # the query goes on by the old plan
-            log.exception("no new plan after batch %s", progress.batchId)
+        except Exception:  # the query continues with the old plan
+            log.exception("planning after batch %s failed, the plan stays", progress.batchId)
         try:
             self.report(progress, batch)
-        except Exception:  # nor may a full disk end it
-            log.exception("no metrics of batch %s", progress.batchId)
+        except Exception:  # a full disk must not end the query
+            log.exception("reporting the metrics of batch %s failed", progress.batchId)
 
     def report(self, progress: StreamingQueryProgress, batch: BatchObservation) -> None:
-        """Make metrics of a batch, and pass them on."""
+        """Append the metrics of a batch to the sequence and the file, and log them."""
         rows = [operator["numRowsTotal"] for operator in progress["stateOperators"]]
-        known = {**self.names, **batch.names}
-        self.names = {key: name for key, name in known.items() if key in batch.hot}
-        hottest = sorted(self.names, key=lambda key: -batch.hot[key])[:NAMED]
-        found = BatchMetrics(
+        names = {**self.names, **batch.names}
+        self.names = {key: name for key, name in names.items() if key in batch.hot}
+        hottest = sorted(self.names, key=lambda key: -batch.hot[key])[:NAMED_KEYS]
+        metrics = BatchMetrics(
             progress.batchId,
             batch.records,
             progress.durationMs.get("triggerExecution", 0) / 1000,
@@ -102,9 +102,9 @@ class QueryObserver:
             self.controller.seconds(progress.batchId),
             *self.controller.moved(progress.batchId),
         )
-        self.kept.append(found)
-        log.info("%s", found)
-        append_line(self.path, found.to_json())
+        self.metrics.append(metrics)
+        log.info("%s", metrics)
+        append_line(self.path, metrics.to_json())
 
 
 def _watermark_us(progress: StreamingQueryProgress) -> int:
@@ -113,44 +113,44 @@ def _watermark_us(progress: StreamingQueryProgress) -> int:
 
 
 class ProgressListener(StreamingQueryListener):
-    """The one listener of a session: the progress of each run of a query goes to its watches.
+    """The only listener of a session: passes the progress of each query run to its observers.
 
-    A DataFrame may be started again, and by several queries, so each run has watches of its own.
+    A DataFrame may be started again, and by several queries, so each run has its own observers.
     """
 
     def __init__(self) -> None:
-        self.makers: dict[str, Callable[[], QueryObserver]] = {}
+        self.factories: dict[str, Callable[[], QueryObserver]] = {}
         self.runs: dict[str, dict[str, QueryObserver]] = {}
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
-        """Let the watches of the query look."""
-        self.look(event.progress)
+        """Pass the progress of a query to the observers of its run."""
+        self.on_progress(event.progress)
 
-    def look(self, progress: StreamingQueryProgress) -> None:
-        """Let the watches of a query's run look at a batch."""
-        watches = self.runs.setdefault(str(progress.runId), {})
+    def on_progress(self, progress: StreamingQueryProgress) -> None:
+        """Pass the progress of a query to the observers of its run, which may be new."""
+        observers = self.runs.setdefault(str(progress.runId), {})
         for name, row in progress.observedMetrics.items():
-            if name in self.makers:
-                if name not in watches:
-                    watches[name] = self.makers[name]()
-                watches[name].look(progress, row)
+            if name in self.factories:
+                if name not in observers:
+                    observers[name] = self.factories[name]()
+                observers[name].on_batch(progress, row)
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
-        """Nothing to do."""
+        """Do nothing."""
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
-        """Nothing to do."""
+        """Do nothing."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
-        """Forget the watches of the run: the next one has others."""
+        """Drop the observers of the run; the next run has its own."""
         self.runs.pop(str(event.runId), None)
 
 
 _LISTENERS: WeakKeyDictionary[SparkSession, ProgressListener] = WeakKeyDictionary()
 
 
-def observe_query(session: SparkSession, name: str, maker: Callable[[], QueryObserver]) -> None:
-    """Let a watch look at the batches of each run that has an observation of this name."""
+def observe_query(session: SparkSession, name: str, factory: Callable[[], QueryObserver]) -> None:
+    """Register an observer for the batches of each run that has an observation of this name."""
     if session not in _LISTENERS:
         listener = ProgressListener()
         if type(session).__module__.startswith("pyspark.sql.connect"):
@@ -159,14 +159,14 @@ def observe_query(session: SparkSession, name: str, maker: Callable[[], QueryObs
         else:
             session.streams.addListener(listener)
         _LISTENERS[session] = listener
-    _LISTENERS[session].makers[name] = maker
+    _LISTENERS[session].factories[name] = factory
 
 
 def _poll(session: ref[SparkSession], listener: ProgressListener) -> None:
-    """Ask for the progress of queries again and again, until the session has gone.
+    """Poll the progress of queries until the session ends.
 
-    On Connect listeners are lost as soon as a query runs Python: the client takes what the server
-    tells of profilers for an error.
+    On Connect, listeners fail as soon as a query runs Python: the client takes the server's message
+    about profilers for an error.
     """
     seen: dict[str, int] = {}
     while (spark := session()) is not None and not getattr(spark, "is_stopped", False):
@@ -181,8 +181,8 @@ def _poll(session: ref[SparkSession], listener: ProgressListener) -> None:
                 for progress in query.recentProgress:
                     if progress["batchId"] > seen.get(run, -1):
                         seen[run] = progress["batchId"]
-                        listener.look(progress)
-        except Exception as error:  # the server has gone, or will answer next time
-            log.debug("no progress to be had: %s", error)
+                        listener.on_progress(progress)
+        except Exception as error:  # the server is gone, or will answer next time
+            log.debug("cannot read the progress of queries: %s", error)
         del spark
         time.sleep(POLL_S)

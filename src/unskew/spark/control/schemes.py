@@ -1,4 +1,4 @@
-"""A scheme as Spark runs it: a router or a planner, and what it can do."""
+"""Schemes on Spark: a router or a planner, and what it supports."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ MEASURED = "measured"
 
 
 class SparkScheme(ABC):
-    """What a balancer routes by."""
+    """A scheme that a balancer routes by."""
 
     text: str
-    """As the user wrote it."""
+    """The scheme as the user wrote it."""
 
     @property
     def name(self) -> str:
-        """The scheme without its parameters."""
+        """The name of the scheme, without its parameters."""
         return self.text.partition(":")[0].strip()
 
     @property
     @abstractmethod
     def keeps_keys_whole(self) -> bool:
-        """Whether all rows of a key are on one worker, whatever task routes them."""
+        """Whether all rows of a key go to one worker, whichever task routes them."""
 
     @property
     @abstractmethod
     def can_be_planned(self) -> bool:
-        """Whether a plan between batches can stand for it."""
+        """Whether plans made between batches can replace it."""
 
     @property
     @abstractmethod
@@ -42,14 +42,14 @@ class SparkScheme(ABC):
 
     @property
     def by_hash(self) -> bool:
-        """Whether it leaves rows where Spark's own hash has them."""
+        """Whether it leaves rows where Spark's own hash puts them."""
         return False
 
     @abstractmethod
     def strategy(
         self, n_workers: int, capacities: Sequence[float] | None = None
     ) -> Strategy | None:
-        """Return what makes plans for it; None if it needs none. Refuse what cannot be planned."""
+        """Return the strategy that makes its plans, None if it needs none; or refuse to plan it."""
 
     @abstractmethod
     def with_capacities(self, capacities: Sequence[float] | str, planned: bool) -> SparkScheme:
@@ -58,14 +58,14 @@ class SparkScheme(ABC):
 
 @dataclass(frozen=True)
 class RouterScheme(SparkScheme):
-    """A router.
+    """A scheme that is a router.
 
     Parameters
     ----------
     text
-        As the user wrote it.
+        The scheme as the user wrote it.
     scheme
-        With its parameters.
+        The router with its parameters.
     """
 
     text: str
@@ -73,62 +73,62 @@ class RouterScheme(SparkScheme):
 
     @property
     def keeps_keys_whole(self) -> bool:
-        """Whether it never splits a key, and all its routers agree."""
+        """Whether it never splits a key, and the routers of all tasks agree."""
         return self.scheme.router.fixed and not self.scheme.router.splits
 
     @property
     def can_be_planned(self) -> bool:
-        """Whether its class says what a plan has to say."""
+        """Whether its class declares what a plan for it contains."""
         return self.scheme.router.planned is not None
 
     @property
     def can_be_online(self) -> bool:
-        """As every router."""
+        """Always true for a router."""
         return True
 
     @property
     def by_hash(self) -> bool:
-        """Whether a plan has nothing to say."""
+        """Whether a plan for it would be empty, as Spark's hash does the same."""
         return self.scheme.router.planned == BY_HASH
 
     @property
     def on_all_workers(self) -> bool:
-        """Whether a plan has all workers for every key."""
+        """Whether a plan for it would have all workers for every key."""
         return self.scheme.router.planned == ALL_WORKERS
 
     def strategy(
         self, n_workers: int, capacities: Sequence[float] | None = None
     ) -> Strategy | None:
-        """Return what finds its hot keys."""
+        """Return the strategy that finds its hot keys."""
         if not self.can_be_planned:
-            able = [name for name, router in ROUTERS.items() if router.planned is not None]
-            known = ", ".join([*able, *PLANNERS])
+            routers = [name for name, router in ROUTERS.items() if router.planned is not None]
+            planned = ", ".join([*routers, *PLANNERS])
             raise ValueError(
-                f"{self.name} decides record by record, use routing='online'; planned: {known}"
+                f"{self.name} decides record by record, use routing='online'; planned: {planned}"
             )
         return (
             None if self.by_hash or self.on_all_workers else RouterStrategy(self.scheme, n_workers)
         )
 
     def with_capacities(self, capacities: Sequence[float] | str, planned: bool) -> RouterScheme:
-        """Return the router with capacities, if it has a use for them."""
+        """Return the router with capacities; refuse them if it does not use them."""
         if planned or isinstance(capacities, str) or not self.scheme.accepts("capacities"):
             raise ValueError(
                 "capacities are for planners like 'mixed' and, as numbers in routing='online', "
                 f"for 'fish' and 'consistent', not for {self.text}"
             )
-        given = {**self.scheme.given, "capacities": [*capacities]}
-        return replace(self, scheme=replace(self.scheme, given=given))
+        parameters = {**self.scheme.given, "capacities": [*capacities]}
+        return replace(self, scheme=replace(self.scheme, given=parameters))
 
 
 @dataclass(frozen=True)
 class PlannerScheme(SparkScheme):
-    """A planner.
+    """A scheme that is a planner.
 
     Parameters
     ----------
     text
-        As the user wrote it.
+        The scheme as the user wrote it.
     """
 
     text: str
@@ -141,25 +141,25 @@ class PlannerScheme(SparkScheme):
 
     @property
     def keeps_keys_whole(self) -> bool:
-        """As every planner."""
+        """Always true for a planner."""
         return True
 
     @property
     def can_be_planned(self) -> bool:
-        """As every planner."""
+        """Always true for a planner."""
         return True
 
     @property
     def can_be_online(self) -> bool:
-        """Never: it plans between batches."""
+        """Never true: a planner plans between batches."""
         return False
 
     def strategy(self, n_workers: int, capacities: Sequence[float] | None = None) -> Strategy:
-        """Return the planner for Spark's workers."""
+        """Return the strategy that plans by the planner."""
         return PlannerStrategy(self.planner, n_workers, capacities)
 
     def with_capacities(self, capacities: Sequence[float] | str, planned: bool) -> PlannerScheme:
-        """Return the planner: it is given capacities when it plans."""
+        """Return the scheme unchanged, as a planner gets the capacities when it plans."""
         if isinstance(capacities, str) and capacities != MEASURED:
             raise ValueError(f"capacities must be numbers or {MEASURED!r}, got {capacities!r}")
         return self
@@ -180,5 +180,5 @@ def read_scheme(text: str) -> RouterScheme | PlannerScheme:
     (scheme,) = named
     if not isinstance(scheme, Scheme):
         return PlannerScheme(text)
-    scheme.router(2, **scheme.given)  # refuses bad parameters
+    scheme.router(2, **scheme.given)  # raises an error for bad parameters
     return RouterScheme(text, scheme)

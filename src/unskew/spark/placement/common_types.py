@@ -1,4 +1,4 @@
-"""The type that two key columns are compared by: equal hashes of both sides need equal types."""
+"""The common type of two key columns: hashes of both sides are equal only for equal types."""
 
 from __future__ import annotations
 
@@ -20,18 +20,19 @@ TIMES = (DateType, TimestampType, TimestampNTZType)
 
 
 def common_type(df: DataFrame, left: DataType, right: DataType, key: str) -> DataType:
-    """Return the type that Spark compares values of two types by; refuse where it is not sure.
+    """Return the type in which Spark compares values of two types; refuse if it is not certain.
 
-    For numbers, for times, and for arrays and structs of them, ``==`` and ``coalesce`` have the
-    same common type. Texts and numbers, say, have not: the one compares numbers, the other texts.
+    For numbers, for times, and for arrays and structs of them, ``==`` and ``coalesce`` use the same
+    common type. For a string and a number, say, they do not: ``==`` compares numbers and
+    ``coalesce`` returns strings.
     """
     if left.simpleString() == right.simpleString():
         return left
     a, b = F.lit(None).cast(left), F.lit(None).cast(right)
     try:
         if _alike(left, right):
-            both = df.sparkSession.range(0).select(a == b, F.coalesce(a, b))
-            return both.schema[1].dataType
+            compared = df.sparkSession.range(0).select(a == b, F.coalesce(a, b))
+            return compared.schema[1].dataType
     except AnalysisException:  # types that Spark does not compare
         pass
     raise TypeError(

@@ -1,9 +1,9 @@
-"""Random numbers of rows, the same again when a task is tried again.
+"""Random numbers for rows, which are the same when a task is retried.
 
-A row of a split key goes to one of the key's workers by such a number. Were it another one when a
-task is tried again, rows would come twice or never. Rows that come straight from files, from Kafka
-and the like come in the same order again, and the number is by their place. Rows that come out of a
-shuffle do not; their number is by their content. Rows that are alike in all columns then share it
+Such a number sends a row of a split key to one of the key's workers. If it changed when a task is
+retried, rows would be duplicated or lost. Rows read directly from files, Kafka and the like have
+the same order in a retry, so their number depends on their position. Rows from a shuffle have not,
+so their number depends on their content; rows that are equal in all columns then share a number
 and go to one worker.
 """
 
@@ -24,7 +24,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructType, VariantT
 from unskew.spark.placement.names import Names, quoted
 
 SEED = 0x756E736B6577
-"""No user's, hopefully: with the seed of a user's ``rand`` slots would depend on that column."""
+"""Unlikely to be a user's seed: with the seed of a user's ``rand``, slots would depend on it."""
 ORDERED = {
     "ArrowEvalPython",
     "BatchEvalPython",
@@ -44,13 +44,13 @@ ORDERED = {
     "SubqueryAlias",
     "Union",
 }
-"""Operators of a plan whose rows come in the same order again."""
+"""Operators of a query plan that return rows in the same order when a task is retried."""
 UNORDERED_SOURCES = ("JDBCRelation",)
 CHECKSUMS = (
     "spark.sql.shuffle.orderIndependentChecksum.enabled",
     "spark.sql.shuffle.orderIndependentChecksum.enableFullRetryOnMismatch",
 )
-"""By these Spark finds out that a task gave other rows when it was tried again."""
+"""Settings with which Spark detects that a retried task returned other rows."""
 
 
 def with_draws(df: DataFrame, names: Names) -> DataFrame:
@@ -60,18 +60,18 @@ def with_draws(df: DataFrame, names: Names) -> DataFrame:
 
 
 def by_place() -> Column:
-    """Return a random number for each row, by its partition and its place in that.
+    """Return a random number for each row that depends on its partition and its position there.
 
-    Spark gives ``rand`` a new seed in each micro-batch, and writes it into the code that it makes:
-    all of that would be compiled anew for each batch, and be slow until it is warm. The function of
-    ``zip_with`` is not compiled, and of all that are not, it is the fastest.
+    Spark gives ``rand`` a new seed in each micro-batch and writes it into the code that it
+    generates, which would be compiled again for each batch and be slow until it is warm. The
+    function of ``zip_with`` is interpreted, and it is the fastest of those that are.
     """
     one = F.array(F.lit(0))
     return F.get(F.zip_with(one, one, lambda _, __: F.rand(seed=SEED)), F.lit(0))
 
 
 def by_content(df: DataFrame) -> Column:
-    """Return a number for each row that depends on its columns only."""
+    """Return a random number for each row that depends only on its columns."""
     names = [name.casefold() for name in df.columns]
     columns = [
         F.col(quoted(field.name))
@@ -83,28 +83,28 @@ def by_content(df: DataFrame) -> Column:
 
 
 def keeps_order(df: DataFrame) -> bool:
-    """Say whether the rows come in the same order when a task is tried again.
+    """Return whether the rows have the same order when a task is retried.
 
-    What is not known to keep the order is taken to change it.
+    An operator that is not known to keep the order is assumed to change it.
     """
-    text = _Printed(sys.stdout)
-    with contextlib.redirect_stdout(text):
+    printed = _ThreadOutput(sys.stdout)
+    with contextlib.redirect_stdout(printed):
         df.explain(extended=True)
-    _, _, rest = text.getvalue().partition("== Analyzed Logical Plan ==\n")
+    _, _, rest = printed.getvalue().partition("== Analyzed Logical Plan ==\n")
     _, *lines = rest.partition("\n== Optimized Logical Plan ==")[0].splitlines()
     return all(_ordered(line) for line in lines)
 
 
-class _Printed(io.StringIO):
-    """What this thread prints; others print as before."""
+class _ThreadOutput(io.StringIO):
+    """Captures the output of the current thread; other threads print as before."""
 
     def __init__(self, others: TextIO) -> None:
         super().__init__()
         self._others, self._thread = others, threading.get_ident()
 
     def write(self, text: str) -> int:
-        mine = threading.get_ident() == self._thread
-        return super().write(text) if mine else self._others.write(text)
+        captured = threading.get_ident() == self._thread
+        return super().write(text) if captured else self._others.write(text)
 
 
 def _ordered(line: str) -> bool:
@@ -115,12 +115,12 @@ def _ordered(line: str) -> bool:
 
 
 def check_order(df: DataFrame, scheme: str) -> None:
-    """Refuse a scheme that goes by the order of rows where nothing would tell of another order."""
+    """Refuse a scheme that depends on the order of rows if Spark cannot detect a new order."""
     unguarded = [name for name in CHECKSUMS if not _set(df, name)]
     if unguarded and not keeps_order(df):
         raise ValueError(
-            f"{scheme} decides by the order of the rows, and rows that come out of a shuffle may "
-            "come in another order when a task is tried again: set "
+            f"{scheme} depends on the order of the rows, and rows from a shuffle may have another "
+            "order when a task is retried: set "
             f"{' and '.join(unguarded)} to true, route before the shuffle, or use a scheme in "
             "routing='planned'"
         )
@@ -128,8 +128,10 @@ def check_order(df: DataFrame, scheme: str) -> None:
 
 def _set(df: DataFrame, name: str) -> bool:
     try:
-        return (df.sparkSession.conf.get(name) or "").lower() == "true"  # its default, if not set
-    except PySparkException:  # a Spark that does not know it
+        return (
+            df.sparkSession.conf.get(name) or ""
+        ).lower() == "true"  # the default if it is not set
+    except PySparkException:  # a version of Spark without this setting
         return False
 
 

@@ -1,7 +1,7 @@
-"""Keys as texts: one for each group that Spark makes, and back again, whatever their types.
+"""Keys as texts, one text for each group that Spark makes, and back to columns of any type.
 
-Where pandas gets keys it changes them: it has one value for null and NaN, floats for integers with
-nulls, and no year 9999. A text passes through unharmed.
+Keys change when they pass through pandas, which has one value for null and NaN, floats for integers
+with nulls, and no year 9999. A text passes through pandas unchanged.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from pyspark.sql.types import (
 
 
 def key_text(columns: Sequence[Column], kinds: Sequence[DataType], signed: bool = False) -> Column:
-    """Return the text of a key: the same for keys that Spark groups as one, and only for these.
+    """Return the text of a key, which is equal for two keys if and only if Spark groups them.
 
-    If ``signed``, the one of -0.0 is not that of 0.0.
+    If ``signed``, -0.0 and 0.0 have different texts.
     """
     leaf = _to_signed_text if signed else _to_text
     parts = (
@@ -45,7 +45,7 @@ def key_fields(text: Column, kinds: Sequence[DataType]) -> list[Column]:
 
 
 def _mapped(value: Column, kind: DataType, leaf: Callable[[Column, DataType], Column]) -> Column:
-    """Return a value with its leaves changed."""
+    """Return a value with a function applied to its leaves."""
     if isinstance(kind, ArrayType):
         element = kind.elementType
         return F.transform(value, lambda each: _mapped(each, element, leaf))
@@ -62,7 +62,7 @@ def _mapped(value: Column, kind: DataType, leaf: Callable[[Column, DataType], Co
 
 def _to_text(value: Column, kind: DataType) -> Column:
     if isinstance(kind, FloatType | DoubleType):
-        # Spark's grouping takes -0.0 for 0.0; all NaNs have one text.
+        # Spark groups -0.0 and 0.0 together; all NaNs have one text.
         zero = F.lit(0.0).cast(kind)
         return F.when(value == zero, zero).otherwise(value).cast("string")
     if isinstance(kind, TimestampType):
@@ -80,7 +80,7 @@ def _to_signed_text(value: Column, kind: DataType) -> Column:
 
 
 def has_floats(kinds: Sequence[DataType]) -> bool:
-    """Say whether there are floating-point numbers in keys of these types."""
+    """Return whether keys of these types contain floating-point numbers."""
     inner = [field.dataType for kind in kinds if isinstance(kind, StructType) for field in kind]
     inner += [kind.elementType for kind in kinds if isinstance(kind, ArrayType)]
     floats = any(isinstance(kind, FloatType | DoubleType) for kind in kinds)

@@ -1,4 +1,4 @@
-"""Key columns: what there is to know of them before rows are routed."""
+"""Key columns: how they are resolved and checked before rows are routed."""
 
 from __future__ import annotations
 
@@ -25,25 +25,24 @@ CASE = "spark.sql.caseSensitive"
 
 
 def flat(keys: Iterable[ColumnOrName | Sequence[ColumnOrName]]) -> list[ColumnOrName]:
-    """Return keys that may be given as a list, as for ``groupBy``, one after another.
+    """Return keys as one flat list; some of them may be given as lists, as for ``groupBy``.
 
     Examples
     --------
     >>> flat(["user", ["shop", "day"]])
     ['user', 'shop', 'day']
     """
-    found: list[ColumnOrName] = []
-    for key in keys:
-        several = key if isinstance(key, list | tuple) else [key]
-        for one in several:
-            if not isinstance(one, Column | str):
-                raise TypeError(f"a key is the name of a column or a Column, got {one!r}")
-            found.append(one)
-    return found
+    flattened: list[ColumnOrName] = []
+    for item in keys:
+        for key in item if isinstance(item, list | tuple) else [item]:
+            if not isinstance(key, Column | str):
+                raise TypeError(f"a key must be a Column or the name of one, got {key!r}")
+            flattened.append(key)
+    return flattened
 
 
 def key_columns(df: DataFrame, keys: Iterable[ColumnOrName]) -> list[Column]:
-    """Return the keys as columns; refuse a missing one, and a type that Spark cannot group by.
+    """Return the keys as columns; refuse missing columns and types that Spark cannot group by.
 
     Names are resolved as Spark resolves them: ``user.name`` is a field of ``user``, and a name with
     a dot in it is written in backticks.
@@ -53,35 +52,35 @@ def key_columns(df: DataFrame, keys: Iterable[ColumnOrName]) -> list[Column]:
         raise ValueError("at least one key column is needed: give its name, as in 'user'")
     names = [key for key in keys if isinstance(key, str)]
     if len(set(names)) < len(names):
-        raise ValueError(f"give each key column once, got {', '.join(names)}")
+        raise ValueError(f"key columns must differ, got {', '.join(names)}: give each of them once")
     for name in names:
-        _check_there(df, name)
+        _check_exists(df, name)
     columns = [F.col(key) if isinstance(key, str) else key for key in keys]
     for key, field in zip(keys, df.select(*columns).schema, strict=True):
         if not _groupable(field.dataType):
             raise TypeError(
                 f"cannot group by {key!r} of type {field.dataType.simpleString()}: "
-                "make a string or a struct of it, by to_json or map_entries for a map, and of a "
-                "collated string a plain one, by lower(...) or collate(..., 'UTF8_BINARY')"
+                "convert a map with to_json or map_entries, and a collated string with lower(...) "
+                "or collate(..., 'UTF8_BINARY'), and use that as the key"
             )
     return columns
 
 
-def _check_there(df: DataFrame, name: str) -> None:
+def _check_exists(df: DataFrame, name: str) -> None:
     try:
-        df.select(name).schema  # noqa: B018 (Connect resolves names when it is asked)
+        df.select(name).schema  # noqa: B018 (Connect resolves names only for the schema)
     except AnalysisException:
         if name in df.columns:
             raise ValueError(
-                f"{name!r} is a column, but not as Spark reads that name: give it as "
+                f"there is a column {name!r}, but Spark reads that name in another way: write "
                 f"{quoted(name)!r}"
                 if df.columns.count(name) == 1
                 else f"{df.columns.count(name)} columns are named {name!r}: rename all but one"
             ) from None
-        same = [column for column in df.columns if column.casefold() == name.casefold()]
-        if len(same) > 1:
+        similar = [column for column in df.columns if column.casefold() == name.casefold()]
+        if len(similar) > 1:
             raise ValueError(
-                f"{name!r} may be any of {', '.join(same)}: rename all but one, or set {CASE}"
+                f"{name!r} may mean any of {', '.join(similar)}: rename all but one, or set {CASE}"
             ) from None
         hint = did_you_mean(name.partition(".")[0], df.columns)
         raise ValueError(
@@ -90,7 +89,7 @@ def _check_there(df: DataFrame, name: str) -> None:
 
 
 def check_free(df: DataFrame, name: str, way_out: str) -> None:
-    """Refuse rows that have a column of a name that is needed, as Spark reads names."""
+    """Refuse a DataFrame that has a column of this name, as Spark resolves names."""
     sensitive = (df.sparkSession.conf.get(CASE, "false") or "").lower() == "true"
     for column in df.columns:
         if column == name or (not sensitive and column.casefold() == name.casefold()):
@@ -98,7 +97,7 @@ def check_free(df: DataFrame, name: str, way_out: str) -> None:
 
 
 def key_id(columns: Sequence[Column]) -> Column:
-    """Return the 64-bit key that schemes see: the same number as `unskew.hash_keys`."""
+    """Return the 64-bit key that schemes see, equal to that of `unskew.hash_keys`."""
     return F.xxhash64(*columns)
 
 
@@ -108,6 +107,6 @@ def _groupable(kind: DataType) -> bool:
     if isinstance(kind, ArrayType):
         return _groupable(kind.elementType)
     if isinstance(kind, StringType):
-        # Spark's shuffle hashes the collation key, its hash function does not.
+        # Spark's shuffle hashes the collation key, but its hash function does not.
         return getattr(kind, "collation", PLAIN) == PLAIN
     return not isinstance(kind, MapType | VariantType)

@@ -1,4 +1,4 @@
-"""Names of hidden columns, chosen so that they meet no column of the user's."""
+"""Names of hidden columns, chosen so that they differ from all columns of the user."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ PREFIX = "__unskew_"
 
 @dataclass(frozen=True)
 class Names:
-    """Makes names of hidden columns that are free in some DataFrames, however case is resolved.
+    """Returns names of hidden columns that are free in some DataFrames, whatever their case.
 
     Parameters
     ----------
     tag
-        What all of them end with; nothing, unless the user has columns that begin as ours do.
+        The suffix of all names; empty, unless the user has columns with the prefix of ours.
 
     Examples
     --------
@@ -29,12 +29,12 @@ class Names:
 
     @classmethod
     def free_in(cls, *dfs: DataFrame, taken: Iterable[str] = ()) -> Names:
-        """Return names that no column of these has, and that are not taken otherwise."""
+        """Return names that differ from all columns of these DataFrames, and from ``taken``."""
         return cls.of([*taken, *(column for df in dfs for column in df.columns)])
 
     @classmethod
     def of(cls, known: Iterable[str]) -> Names:
-        """Return names that are none of these."""
+        """Return names that differ from all known ones."""
         ours = {name.casefold() for name in known if name.casefold().startswith(PREFIX)}
         if not ours:
             return cls()
@@ -42,12 +42,12 @@ class Names:
         return cls(next(tag for tag in tags if not any(name.endswith(tag) for name in ours)))
 
     def __call__(self, what: str) -> str:
-        """Return the name of the hidden column for this."""
+        """Return the name of the hidden column for a purpose."""
         return f"{PREFIX}{what}{self.tag}"
 
 
 def quoted(name: str) -> str:
-    """Return a column's name so that Spark takes it as it is, whatever characters it has.
+    """Return a column's name in backticks, so that Spark reads it literally.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Windows whose keys stay whole: each window keeps the plan that was in force when it opened."""
+"""Windows whose keys stay whole: each window keeps the plan that was valid when it opened."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ WINDOW = "window"
 
 
 def duration_us(df: DataFrame, window: Column) -> int:
-    """Return how long windows are, in microseconds; refuse those that grow."""
+    """Return the length of windows in microseconds; refuse session windows."""
     if df.select(window).columns != [WINDOW]:
         raise ValueError(
-            "give a window of fixed length, as F.window(...) makes it; for sessions, use "
+            "windows must have a fixed length, as those of F.window(...): for sessions, use "
             "applyInPandasWithState with a timeout"
         )
     times = (TimestampType, TimestampNTZType)

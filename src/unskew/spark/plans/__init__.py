@@ -1,1 +1,1 @@
-"""Plans: which keys are where, by version, and from when on."""
+"""Plans: the workers of hot keys, in versions, and the times from which each version holds."""

@@ -1,4 +1,4 @@
-"""Plans for Spark: the workers of each hot key, versioned files beside a query's checkpoint."""
+"""Plans for Spark: the workers of hot keys, in versioned files beside a query's checkpoint."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ if TYPE_CHECKING:
     # Tasks that read plans should start fast: no kernels.
     from unskew.hashing import Keys
 
-KIND = "split plan 1"
-KEPT = 100
+PLAN_KIND = "split plan 1"
+KEPT_PLANS = 100
 
 log = logging.getLogger("unskew.spark")
 
 
 @dataclass(frozen=True, eq=False)
 class SplitPlan:
-    """Keys with their workers, a row for each pair; all other keys go by Spark's hash.
+    """Pairs of a key and a worker; all other keys go by Spark's hash.
 
-    A pair that comes twice gets twice the records.
+    A worker that is paired twice with a key gets twice the records.
 
     Parameters
     ----------
     n_workers
         Shuffle partitions.
     keys, workers
-        The pairs, by key.
+        The pairs, sorted by key.
     version
-        0 for a plan without pairs that nobody made.
+        The version of the plan; 0 for the empty plan before the first one.
     scheme
-        Who made it.
+        The scheme that made the plan.
     """
 
     n_workers: int
@@ -66,21 +66,21 @@ class SplitPlan:
         return cls(n_workers, keys[order], workers[order], version, scheme)
 
     def whole(self) -> tuple[Keys, NDArray[np.int32]]:
-        """Return the keys that have one worker, and it."""
+        """Return the keys that have a single worker, and their workers."""
         keys, first, counts = np.unique(self.keys, return_index=True, return_counts=True)
         return keys[counts == 1], self.workers[first[counts == 1]]
 
     def without(self, keys: Keys) -> SplitPlan:
         """Return the plan without some keys."""
-        stay = ~np.isin(self.keys, keys)
-        return replace(self, keys=self.keys[stay], workers=self.workers[stay])
+        kept = ~np.isin(self.keys, keys)
+        return replace(self, keys=self.keys[kept], workers=self.workers[kept])
 
     def same_pairs(self, other: SplitPlan) -> bool:
-        """Say whether another plan does the same."""
+        """Return whether another plan has the same pairs."""
         return np.array_equal(self.keys, other.keys) and np.array_equal(self.workers, other.workers)
 
     def to_bytes(self) -> bytes:
-        """Return the plan as one checksummed piece."""
+        """Return the plan as bytes with a checksum."""
         buffer = io.BytesIO()
         facts = np.array([self.n_workers, self.version], np.int64)
         np.savez(
@@ -90,12 +90,12 @@ class SplitPlan:
             facts=facts,
             scheme=np.array(self.scheme),
         )
-        return seal(KIND, buffer.getvalue())
+        return seal(PLAN_KIND, buffer.getvalue())
 
     @classmethod
     def from_bytes(cls, data: bytes) -> SplitPlan:
-        """Return the plan that `to_bytes` gave; refuse a broken one."""
-        with np.load(io.BytesIO(unseal(KIND, data)), allow_pickle=False) as arrays:
+        """Return the plan that `to_bytes` wrote; raise a `SealError` if it is damaged."""
+        with np.load(io.BytesIO(unseal(PLAN_KIND, data)), allow_pickle=False) as arrays:
             n_workers, version = map(int, arrays["facts"])
             scheme = str(arrays["scheme"])
             return cls(n_workers, arrays["keys"], arrays["workers"], version, scheme)
@@ -103,49 +103,42 @@ class SplitPlan:
 
 @dataclass(frozen=True)
 class PlanFolder:
-    """The plans of a query, one file a version; the last hundred are kept."""
+    """The plans of a query, one file for each version; the last hundred are kept."""
 
     root: str
 
-    def save(self, plan: SplitPlan) -> SplitPlan:
-        """Write a plan, all or nothing; return it as saved, with the next version that is free.
+    def save(self, plan: SplitPlan, *, renumber: bool = True) -> SplitPlan:
+        """Write a plan atomically, and return it with the version that it was saved as.
 
-        The last words of a query that was stopped may come when the next one has begun: a version
-        that is there stays what it is.
+        An existing version is never overwritten: the last progress event of a stopped query may
+        arrive when the next run has begun. By default the plan then gets the next free version;
+        without ``renumber`` it is not written.
         """
         system, path = located(self.root)
-        versions = self._versions(system, path)
-        if plan.version in versions:
+        if renumber and plan.version in (versions := self._versions(system, path)):
             plan = replace(plan, version=versions[-1] + 1)
         write_once(system, PurePosixPath(path) / str(plan.version), plan.to_bytes())
-        for old in self._versions(system, path)[:-KEPT]:
+        for old in self._versions(system, path)[:-KEPT_PLANS]:
             remove(system, PurePosixPath(path) / str(old))
         return plan
 
-    def keep(self, plan: SplitPlan) -> None:
-        """Write a plan by its version, unless it is there."""
-        system, path = located(self.root)
-        write_once(system, PurePosixPath(path) / str(plan.version), plan.to_bytes())
-        for old in self._versions(system, path)[:-KEPT]:
-            remove(system, PurePosixPath(path) / str(old))
-
     def load(self, version: int) -> SplitPlan:
-        """Return a plan; a broken one is an error."""
+        """Return a plan; raise a `SealError` if it is damaged."""
         system, path = located(self.root)
         with system.open_input_stream(f"{path}/{version}") as file:
             return SplitPlan.from_bytes(file.read())
 
     def latest(self) -> SplitPlan | None:
-        """Return the newest plan that can be read; broken ones are reported and passed over."""
+        """Return the newest plan that can be read; damaged ones are logged and skipped."""
         system, path = located(self.root)
         for version in reversed(self._versions(system, path)):
             try:
                 return self.load(version)
             except (SealError, OSError) as error:
-                log.warning("plan %s/%s is passed over: %s", path, version, error)
+                log.warning("plan %s/%s is skipped: %s", path, version, error)
         return None
 
     @staticmethod
     def _versions(system: fs.FileSystem, path: str) -> list[int]:
-        found = system.get_file_info(fs.FileSelector(path, allow_not_found=True))
-        return sorted(int(info.base_name) for info in found if info.base_name.isdigit())
+        infos = system.get_file_info(fs.FileSelector(path, allow_not_found=True))
+        return sorted(int(info.base_name) for info in infos if info.base_name.isdigit())

@@ -1,1 +1,1 @@
-"""How rows get their slots: by a plan, or by routers in the tasks."""
+"""Routing of rows: slots by a plan that is joined in, or by routers in the tasks."""

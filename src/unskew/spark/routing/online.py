@@ -1,4 +1,4 @@
-"""Online routing: a router at each source task, which sees the keys' hashes only."""
+"""Online routing: a router in each source task, which gets only the hashes of keys."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from unskew.spark.runtime.tasks import partition_and_batch
 from unskew.state import WHOSE
 
 SECONDS = "seconds"
-"""What routing took, beside the state in its file."""
+"""The name of the seconds that routing took, stored with the router's state."""
 
 
 def slot_udf(scheme: Scheme, n_workers: int, place: Place | None) -> Callable[..., Any]:
-    """Return the UDF that routes: key and hash of the grouping columns in, slot out."""
+    """Return the UDF that routes: from a key and the hash of the grouping columns to a slot."""
     files = None if place is None else StateFiles(place.root)
 
     def slots(batches: Iterator[tuple[pa.Array, pa.Array]]) -> Iterator[pa.Array]:
@@ -36,24 +36,24 @@ def slot_udf(scheme: Scheme, n_workers: int, place: Place | None) -> Callable[..
         if place is not None:
             place.claim()
         router = start(scheme, n_workers, source, batch, files)
-        spent, of_workers = 0.0, anchors(n_workers)
+        seconds, worker_anchors = 0.0, anchors(n_workers)
         for keys, hashes in batches:
             started = time.perf_counter()
             workers = router.route(keys.to_numpy(zero_copy_only=False).view(np.uint64))
-            slots = slots_for(hashes.to_numpy(zero_copy_only=False), workers, of_workers)
-            spent += time.perf_counter() - started
+            slots = slots_for(hashes.to_numpy(zero_copy_only=False), workers, worker_anchors)
+            seconds += time.perf_counter() - started
             yield pa.array(slots)
         if files is not None and batch is not None:
-            files.save(source, batch, {**router.snapshot(), SECONDS: np.array(spent)})
+            files.save(source, batch, {**router.snapshot(), SECONDS: np.array(seconds)})
 
-    # Not to be evaluated twice, nor moved past a filter.
+    # Spark must not evaluate it twice, nor move it past a filter.
     return arrow_udf(slots, returnType=IntegerType()).asNondeterministic()  # type: ignore[no-any-return]
 
 
 def start(
     scheme: Scheme, n_workers: int, source: int, batch: int | None, files: StateFiles | None
 ) -> Router:
-    """Return the router of a source as it was at the end of the last batch."""
+    """Return the router of a source with its state after the previous batch."""
     router = scheme.router(n_workers, **{"source": source, **scheme.given})
     snapshot = None if files is None or batch is None else files.load(source, batch)
     if snapshot is not None:
@@ -63,31 +63,31 @@ def start(
                 f"{files.root} has the state of {snapshot[WHOSE]}, not of {router!r}: give the "
                 "balancer another name, or remove that folder"
             )
-        # Another source's state will do: it differs in where round robins start.
-        kept = {name: value for name, value in snapshot.items() if name != SECONDS}
-        router.restore({**kept, WHOSE: np.array(repr(router))})
+        # The state of another source will do: only the start of round robins differs.
+        state = {name: value for name, value in snapshot.items() if name != SECONDS}
+        router.restore({**state, WHOSE: np.array(repr(router))})
     return router
 
 
-class Routers(Controller):
-    """The routers of a query, as the driver sees them: by the states that they leave behind."""
+class RouterController(Controller):
+    """The controller of online routing, which reads the states that routers saved."""
 
     def __init__(self, scheme: Scheme, n_workers: int, files: StateFiles) -> None:
         self.scheme, self.n_workers, self.files = scheme, n_workers, files
         self._router: Router | None = None
 
     def learn(self, batch: BatchObservation) -> None:
-        """Routers learn by themselves; look at one of them."""
+        """Read the router of the first source; routers learn by themselves."""
         self._router = start(self.scheme, self.n_workers, 0, sys.maxsize, self.files)
 
     def workers(self, key: int) -> list[int]:
-        """Return the workers that a key may be on, as the first source sees it."""
+        """Return the workers that a key may be on, by the router of the first source."""
         assert self._router is not None
         return sorted(int(worker) for worker in self._router.candidates(key % 2**64))
 
     def seconds(self, batch: int) -> float:
-        """Return what the routers of all sources took for a batch."""
-        return sum(float(found[SECONDS]) for found in self.files.after(batch))
+        """Return the seconds that the routers of all sources took for a batch."""
+        return sum(float(snapshot[SECONDS]) for snapshot in self.files.after(batch))
 
 
 def _kind(text: str) -> str:

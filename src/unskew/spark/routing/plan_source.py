@@ -1,4 +1,4 @@
-"""The plan as a table that a streaming query joins with: read anew for every micro-batch."""
+"""The plan as a table that a streaming query joins with; every micro-batch reads it again."""
 
 from __future__ import annotations
 
@@ -20,26 +20,28 @@ from unskew.spark.runtime.places import Place
 from unskew.spark.runtime.tasks import micro_batch
 from unskew.spark.state.move_log import MoveLog
 
-SCHEMA = "id bigint, targets array<bigint>"
-TERMS = "id bigint, serving array<struct<since: bigint, until: bigint, targets: array<bigint>>>"
-SENT = "target bigint, to int, announced bigint"
-MOVING = f"id bigint, {SENT}, known array<struct<key: string, {SENT}, object: string>>"
-CELLS = "id bigint, target bigint"
+PLAN_SCHEMA = "id bigint, targets array<bigint>"
+TERMS_SCHEMA = (
+    "id bigint, serving array<struct<since: bigint, until: bigint, targets: array<bigint>>>"
+)
+_TARGET = "target bigint, to int, announced bigint"
+ORDERS_SCHEMA = f"id bigint, {_TARGET}, known array<struct<key: string, {_TARGET}, object: string>>"
+CELLS_SCHEMA = "id bigint, target bigint"
 
 
 def plan_table(plan: SplitPlan) -> pa.Table:
-    """Return the rows of a plan: each key with its workers as targets."""
-    first = [0, *(i for i in range(1, len(plan.keys)) if plan.keys[i] != plan.keys[i - 1])]
-    first = first if len(plan.keys) else []
+    """Return a plan as a table: each key with the targets of its workers."""
+    starts = [0, *(i for i in range(1, len(plan.keys)) if plan.keys[i] != plan.keys[i - 1])]
+    starts = starts if len(plan.keys) else []
     lists = pa.ListArray.from_arrays(
-        pa.array([*first, len(plan.keys)], pa.int32()),
+        pa.array([*starts, len(plan.keys)], pa.int32()),
         pa.array(targets(plan.n_workers)[plan.workers]),
     )
-    return pa.table({"id": pa.array(plan.keys[first].view("int64")), "targets": lists})
+    return pa.table({"id": pa.array(plan.keys[starts].view("int64")), "targets": lists})
 
 
 class PlanTable(DataSource):
-    """The newest plan in a folder, as a data source that needs no JAR."""
+    """The data source of plans and orders, in Python, so that it needs no JAR."""
 
     @classmethod
     def name(cls) -> str:
@@ -47,15 +49,15 @@ class PlanTable(DataSource):
         return "unskew_plan"
 
     def schema(self) -> str:
-        """Return keys and targets; what to do with states if these move; or when plans hold."""
+        """Return the schema of plans, of plans with their times, or of orders, by the options."""
         if "horizon" in self.options:
-            return TERMS
+            return TERMS_SCHEMA
         if "moves" in self.options:
-            return {"keys": MOVING, "cells": CELLS}[self.options["moves"]]
-        return SCHEMA
+            return {"keys": ORDERS_SCHEMA, "cells": CELLS_SCHEMA}[self.options["moves"]]
+        return PLAN_SCHEMA
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return what reads the plans of a place or, where states move, its orders."""
+        """Return the reader of a place's plans or, if states move, of its orders."""
         place = Place(self.options["root"], self.options["checkpoint"], self.options["owner"])
         if "horizon" in self.options:
             return _TermsReader(place, Schedule(place.root, int(self.options["horizon"])))
@@ -85,7 +87,7 @@ class _TermsReader(DataSourceReader):
         self.place.claim()
         newest, serving = PlanFolder(self.place.plans).latest(), self.schedule.serving
         if newest is not None:
-            serving.keep(newest)
+            serving.save(newest, renumber=False)
         terms = self.schedule.terms(micro_batch(), newest.version if newest else 0)
         plans = {term.version: targets_of(serving, term.version) for term in terms}
         keys = sorted({key for plan in plans.values() for key in plan})
@@ -104,15 +106,15 @@ class _TermsReader(DataSourceReader):
 
 
 def targets_of(folder: PlanFolder, version: int) -> dict[int, list[int]]:
-    """Return the keys of a plan with their targets; none for version 0."""
+    """Return the keys of a plan with their targets; empty for version 0."""
     if not version:
         return {}
     try:
         table = plan_table(folder.load(version))
     except (SealError, OSError) as error:
         raise ScheduleError(
-            f"plan {folder.root}/{version} serves windows, but cannot be read: {error}; restore "
-            "that file, and start the query again"
+            f"plan {folder.root}/{version} is in use, but cannot be read: {error}; "
+            "restore that file, and start the query again"
         ) from None
     keys = table["id"].to_numpy().view(np.uint64).tolist()
     return dict(zip(keys, table["targets"].to_pylist(), strict=True))
@@ -129,12 +131,12 @@ class _OrdersReader(DataSourceReader):
 
 
 def read_plan(spark: SparkSession, place: Place, names: Names, **options: object) -> DataFrame:
-    """Return the table of the newest plan of a place, which is read anew whenever it is used.
+    """Return the table of the newest plan of a place, which every micro-batch reads again.
 
-    Its columns have hidden names. With ``horizon`` it is the table of when which plan holds, for
-    each key of any plan still in use. With ``moves`` and ``workers`` it says what to do with keys
-    whose states move, and where their rows go; with ``cells`` also for cells of keys whose workers
-    are not those of the beginning.
+    Its columns have hidden names. With ``horizon``, it has the keys of all plans in use, each with
+    its targets under every plan and the times that the plan holds for. With ``moves="keys"``,
+    ``workers`` and ``elastic``, it has the orders of the batch for keys whose states move; with
+    ``moves="cells"`` the targets of new keys, by cell.
     """
     spark.dataSource.register(PlanTable)
     reader = spark.read.format("unskew_plan")

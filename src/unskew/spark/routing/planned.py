@@ -25,19 +25,19 @@ from unskew.spark.state.move_log import MoveLog
 from unskew.spark.state.protocol import ANNOUNCED, STAY
 
 MINUS_ZERO = (
-    "a key is -0.0, of which Spark keeps another state than of 0.0, though it groups their rows "
+    "a key is -0.0, for which Spark keeps another state than for 0.0, though it groups their rows "
     "together: add 0.0 to it, df.withColumn(key, F.col(key) + 0.0)"
 )
 NULL_NUMBER = (
     "a key that is a number is null: Spark's transformWithStateInPandas then mixes up the states "
-    "of all keys in a partition; give it another value, "
-    "df.withColumn(key, F.coalesce(key, F.lit(-1))), or make a string of it"
+    "of all keys in a partition; replace it by another value, "
+    "df.withColumn(key, F.coalesce(key, F.lit(-1))), or use a string key"
 )
 
 
 def plan_key(columns: Sequence[Column]) -> Column:
-    """Return the key of plans: its lower half says where Spark's hash puts it."""
-    # Hashes pass over nulls, so that (null, 5) and (5, null) would be one key.
+    """Return the key's id in plans; its lower half is Spark's hash, which gives its home."""
+    # Hashes skip nulls, so that (null, 5) and (5, null) would be one key.
     nulls = [column.isNull() for column in columns] if len(columns) > 1 else []
     upper = F.xxhash64(*columns, *nulls).bitwiseAND(F.lit(-(2**32)))
     return upper.bitwiseOR(F.hash(*columns).cast("long").bitwiseAND(F.lit(MASK)))
@@ -45,16 +45,16 @@ def plan_key(columns: Sequence[Column]) -> Column:
 
 @dataclass(frozen=True)
 class PlannedRoute:
-    """How rows get their slots by a plan.
+    """Gives rows their slots by a plan.
 
     Parameters
     ----------
     columns, grouping
-        The key, and the columns before the slot in the operator's grouping.
+        The key columns, and all columns before the slot in the operator's grouping.
     n_workers
         Shuffle partitions.
     names
-        Of hidden columns.
+        The names of hidden columns.
     slot
         The name of the slot's column.
     """
@@ -66,54 +66,54 @@ class PlannedRoute:
     slot: str
 
     def by_table(self, df: DataFrame, table: DataFrame) -> DataFrame:
-        """Return the rows with slots by the plan in a table, and what they were drawn by."""
-        joined = self._known(df).join(F.broadcast(table), self.names("id"), "left")
+        """Return the rows with slots by the plan in a table, and with their random numbers."""
+        joined = self._with_ids(df).join(F.broadcast(table), self.names("id"), "left")
         return self._with_slot(joined, F.col(self.names("targets")))
 
     def by_terms(self, df: DataFrame, terms: DataFrame, at: Column) -> DataFrame:
-        """Return the rows with slots by the plan that holds for each, by its time."""
+        """Return the rows with slots by the plan that holds at the time of each row."""
         serving = self.names("serving")
-        joined = self._known(df).join(F.broadcast(terms), self.names("id"), "left")
+        joined = self._with_ids(df).join(F.broadcast(terms), self.names("id"), "left")
         holding = F.filter(serving, lambda term: (term["since"] <= at) & (at < term["until"]))
         chosen = F.get(holding, F.lit(0))["targets"]
-        found = joined.withColumn(self.names("targets"), chosen).drop(serving)
-        return self._with_slot(found, F.col(self.names("targets")))
+        rows = joined.withColumn(self.names("targets"), chosen).drop(serving)
+        return self._with_slot(rows, F.col(self.names("targets")))
 
     def moving(self, df: DataFrame, log: MoveLog, null_numbers: bool = True) -> DataFrame:
-        """Return the rows with slots by where the states of keys are, and what to do with these.
+        """Return the rows with slots by the places of their keys' states, and with the orders.
 
-        Keys that are numbers may be null, unless ``null_numbers`` is false.
+        Unless ``null_numbers`` is true, a null in a numeric key column is an error.
         """
         table = self._read_orders(df, log, "keys")
         id_, own, text = self.names("id"), self.names("known"), self.names("key")
         joined = self._checked(df, null_numbers).join(F.broadcast(table), id_, "left")
-        # Of keys that a record or a plan knows; a new one has to be told of, too, if workers go.
+        # Keys in the record or the plan are reported; new keys, too, if workers come and go.
         key = key_text(self.columns, self._kinds(df))
-        told = F.lit(True) if log.elastic else F.col(self.names("target")).isNotNull()
-        joined = joined.withColumn(text, F.when(told, key).otherwise(""))
+        reported = F.lit(True) if log.elastic else F.col(self.names("target")).isNotNull()
+        joined = joined.withColumn(text, F.when(reported, key).otherwise(""))
         same = F.filter(own, lambda known: known["key"] == F.col(text))
         joined = joined.withColumn(own, F.get(same, F.lit(0)))
         target = self._picked(own, "target")
         if log.elastic:
             joined = self._with_cells(joined, log)
             target = F.coalesce(target, F.col(self.names("cell_target")))
-        facts = {
+        columns = {
             self.names("targets"): F.when(target.isNotNull(), F.array(target)),
             self.names("to"): F.coalesce(self._picked(own, "to"), F.lit(STAY)),
             self.names("announced"): self._picked(own, "announced"),
             self.names("object"): F.coalesce(F.col(own)["object"], F.lit("")),
         }
-        found = joined.withColumns(facts)
-        gone = (own, self.names("target"), self.names("cell_target"))
-        return self._with_slot(found, F.col(self.names("targets"))).drop(*gone)
+        rows = joined.withColumns(columns)
+        unused = (own, self.names("target"), self.names("cell_target"))
+        return self._with_slot(rows, F.col(self.names("targets"))).drop(*unused)
 
     def _picked(self, known: str, what: str) -> Column:
-        """Return what holds for a key: what is known of it or, if nothing is, of its id."""
-        mine = F.col(known)
-        return F.when(mine.isNotNull(), mine[what]).otherwise(F.col(self.names(what)))
+        """Return a value for the key itself or, if the record does not have it, for its id."""
+        entry = F.col(known)
+        return F.when(entry.isNotNull(), entry[what]).otherwise(F.col(self.names(what)))
 
     def _with_cells(self, df: DataFrame, log: MoveLog) -> DataFrame:
-        """Return rows with the targets of new keys, by the cells of these."""
+        """Return rows with the targets of new keys, by the cells of the keys."""
         key, own = F.col(self.names("id")), self.names("cell")
         cell = self.home * CELLS + F.pmod(F.shiftrightunsigned(key, 32), F.lit(CELLS))
         table = self._read_orders(df, log, "cells")
@@ -130,44 +130,44 @@ class PlannedRoute:
         return [field.dataType for field in df.select(*self.columns).schema]
 
     def _checked(self, df: DataFrame, null_numbers: bool) -> DataFrame:
-        """Return the rows with the key of plans; refuse keys of which Spark mixes up the states."""
-        known, kinds = self._known(df), self._kinds(df)
+        """Return the rows with their ids; rows fail whose keys Spark would mix up."""
+        rows, kinds = self._with_ids(df), self._kinds(df)
         if has_floats(kinds):
-            raw = key_text(self.columns, kinds, signed=True)
-            odd = raw != key_text(self.columns, kinds)
-            known = self._refused(known, odd, MINUS_ZERO)
+            signed = key_text(self.columns, kinds, signed=True)
+            minus_zero = signed != key_text(self.columns, kinds)
+            rows = self._failing(rows, minus_zero, MINUS_ZERO)
         numbers = [
             column
             for column, kind in zip(self.columns, kinds, strict=True)
             if isinstance(kind, IntegralType | FloatType | DoubleType)
         ]
         if numbers and not null_numbers:
-            some = reduce(or_, (column.isNull() for column in numbers))
-            known = self._refused(known, some, NULL_NUMBER)
-        return known
+            any_null = reduce(or_, (column.isNull() for column in numbers))
+            rows = self._failing(rows, any_null, NULL_NUMBER)
+        return rows
 
-    def _refused(self, df: DataFrame, which: Column, message: str) -> DataFrame:
-        """Return rows that fail where a condition holds."""
+    def _failing(self, df: DataFrame, which: Column, message: str) -> DataFrame:
+        """Return rows that fail with a message where a condition holds."""
         id_ = self.names("id")
         failed = F.raise_error(F.lit(message)).cast("long")
         return df.withColumn(id_, F.when(which, failed).otherwise(F.col(id_)))
 
     def with_announcements(self, df: DataFrame) -> DataFrame:
-        """Return rows of `moving` and, for those whose state leaves, one to where it goes."""
+        """Return rows of `moving`, with an announcement to the new worker for states that leave."""
         announced, to = self.names("announced"), self.names("to")
-        here = F.struct(F.col(self.slot).alias("slot"), F.col(to).alias("to"))
+        row = F.struct(F.col(self.slot).alias("slot"), F.col(to).alias("to"))
         target = slot_column(self.grouping, F.col(announced), self.n_workers)
-        there = F.struct(target.alias("slot"), F.lit(ANNOUNCED).alias("to"))
-        both = F.when(F.col(announced).isNull(), F.array(here)).otherwise(F.array(here, there))
-        exploded = df.withColumn(announced, F.explode(both))
+        announcement = F.struct(target.alias("slot"), F.lit(ANNOUNCED).alias("to"))
+        both = F.array(row, announcement)
+        copies = F.when(F.col(announced).isNull(), F.array(row)).otherwise(both)
+        exploded = df.withColumn(announced, F.explode(copies))
         fields = {self.slot: "slot", to: "to"}
         return exploded.withColumns({n: F.col(announced)[f] for n, f in fields.items()})
 
     def with_orders(self, df: DataFrame) -> DataFrame:
-        """Return rows of `moving` as operators get them: the user's columns, then two of ours.
+        """Return rows of `moving` as operators get them: the user's columns, orders and slot.
 
-        These are the orders for the key, as one text, and the slot. Each column takes time for each
-        key.
+        The orders for the key are one text, because each column takes time for each key.
         """
         orders = [self.names(what) for what in ("id", "to", "object", "key")]
         dropped = [self.names(what) for what in ("drawn", "announced")]
@@ -181,34 +181,34 @@ class PlannedRoute:
 
     def over_all(self, df: DataFrame) -> DataFrame:
         """Return the rows with slots over all workers, whatever their key."""
-        return self._with_slot(self._known(df), self._everywhere())
+        return self._with_slot(self._with_ids(df), self._all_targets())
 
     def by_hash(self, df: DataFrame) -> DataFrame:
-        """Return the rows on the workers where Spark's hash puts their keys."""
-        nowhere = F.lit(None).cast("array<bigint>")
-        return self._with_slot(self._known(df), nowhere)
+        """Return the rows with slots for the workers where Spark's hash puts their keys."""
+        no_targets = F.lit(None).cast("array<bigint>")
+        return self._with_slot(self._with_ids(df), no_targets)
 
     def learned(self, df: DataFrame, strategy: Strategy) -> SplitPlan:
-        """Return a plan for rows that do not change, by one look at them."""
-        start = SplitPlan.empty(self.n_workers)
-        look = Observation(self.names, {"hot": plan_key(self.columns), "homes": self.home})
-        seen = look.at(with_draws(df, self.names))
-        (row,) = seen.agg(*look.sketches(self.n_workers)).collect()
+        """Return a plan for the rows of a batch, by a job that samples them."""
+        empty = SplitPlan.empty(self.n_workers)
+        observation = Observation(self.names, {"hot": plan_key(self.columns), "homes": self.home})
+        observed = observation.at(with_draws(df, self.names))
+        (row,) = observed.agg(*observation.sketches(self.n_workers)).collect()
         if not row["records"]:
-            return start
+            return empty
         history = KeyHistory(self.n_workers, decay=0.0)
         history.add(BatchObservation.of(row, self.n_workers))
-        return strategy.plan(history.measured(), start)
+        return strategy.plan(history.measured(), empty)
 
     @property
     def home(self) -> Column:
         """The worker of a key by Spark's hash, the same in all windows."""
         return worker_column(self.columns, F.lit(0), self.n_workers)
 
-    def _known(self, df: DataFrame) -> DataFrame:
-        """Return the rows with the key of plans, and with what is drawn for each."""
-        # Columns of their own, as they are needed in several places. What is drawn comes first: it
-        # is not compiled together with the rest, and rows are narrow here.
+    def _with_ids(self, df: DataFrame) -> DataFrame:
+        """Return the rows with the ids of their keys in plans, and with random numbers."""
+        # Columns of their own, as they are used in several places. The random numbers come first:
+        # they are not compiled together with the rest, and rows are narrow here.
         return with_draws(df, self.names).withColumn(self.names("id"), plan_key(self.columns))
 
     def _with_slot(self, df: DataFrame, choices: Column) -> DataFrame:
@@ -216,14 +216,14 @@ class PlannedRoute:
         pick = F.floor(F.col(self.names("drawn")) * F.size(choices)).cast("int")
         target = F.element_at(choices, pick + 1)
         if len(self.grouping) > len(self.columns):
-            target = F.coalesce(target, F.element_at(self._everywhere(), self.home + 1))
+            target = F.coalesce(target, F.element_at(self._all_targets(), self.home + 1))
         slot = slot_column(self.grouping, F.col(own), self.n_workers)
         return df.withColumn(own, target).withColumn(self.slot, slot).drop(own, chosen)
 
-    def _everywhere(self) -> Column:
+    def _all_targets(self) -> Column:
         return F.lit(targets(self.n_workers).tolist())
 
 
 def local_table(df: DataFrame, plan: SplitPlan, names: Names) -> DataFrame:
-    """Return a plan as a table of the session, with hidden names."""
+    """Return a plan as a DataFrame whose columns have hidden names."""
     return hidden(df.sparkSession.createDataFrame(plan_table(plan)), names)

@@ -1,4 +1,4 @@
-"""Routing rows: a slot for each, by a scheme, and what became of it."""
+"""Routing of an operator's rows: their slots, by a scheme, and the metrics of each batch."""
 
 from __future__ import annotations
 
@@ -14,8 +14,14 @@ from pyspark.sql import functions as F
 from unskew.spark.control.controller import Controller
 from unskew.spark.control.hot_keys import Strategy
 from unskew.spark.control.metrics import BatchMetrics
-from unskew.spark.control.observed import NAMED, PER_WORKER, TRACKED, Observation, name_column
-from unskew.spark.control.planning import KeyHistory, PlanController, TimedPlanController
+from unskew.spark.control.observed import (
+    HOT_KEYS_PER_WORKER,
+    NAMED_KEYS,
+    TRACKED_KEYS,
+    Observation,
+    name_column,
+)
+from unskew.spark.control.planning import KeyHistory, StrategyController, TimedPlanController
 from unskew.spark.control.query_observer import QueryObserver, observe_query
 from unskew.spark.control.schemes import MEASURED, PlannerScheme, RouterScheme, SparkScheme
 from unskew.spark.placement.draws import check_order, with_draws
@@ -24,7 +30,7 @@ from unskew.spark.placement.names import Names
 from unskew.spark.placement.slots import worker_column
 from unskew.spark.plans.schedule import Schedule
 from unskew.spark.plans.split_plan import PlanFolder
-from unskew.spark.routing.online import Routers, slot_udf
+from unskew.spark.routing.online import RouterController, slot_udf
 from unskew.spark.routing.plan_source import read_plan
 from unskew.spark.routing.planned import PlannedRoute, local_table
 from unskew.spark.routing.state_files import StateFiles
@@ -47,11 +53,11 @@ class Routing:
     Parameters
     ----------
     scheme, routing, checkpoint, name, decay, capacities, active
-        As of `unskew.spark.Balancer`.
+        The parameters of `unskew.spark.Balancer`.
     metrics
-        Where the metrics of micro-batches go.
+        The sequence that the metrics of micro-batches are appended to.
     sent
-        Returns routed rows, about to be grouped, as workers are to get them.
+        Transforms routed rows, given their grouping, before they are grouped.
     """
 
     scheme: SparkScheme
@@ -73,18 +79,20 @@ class Routing:
             raise ValueError(f"{self.scheme.text} plans between batches: use routing='planned'")
         if self.routing == "planned":
             self.scheme.strategy(1)
-        given = self.capacities
-        if given is None:
+        speeds = self.capacities
+        if speeds is None:
             return
-        able = self.scheme.with_capacities(given, self.planned)
-        object.__setattr__(self, "scheme", able)
-        if not isinstance(given, str) and not all(0 < c < float("inf") for c in given):
-            raise ValueError(f"capacities must be above 0 and finite, got {[*given]}")
+        scheme = self.scheme.with_capacities(speeds, self.planned)
+        object.__setattr__(self, "scheme", scheme)
+        if not isinstance(speeds, str) and not all(0 < c < float("inf") for c in speeds):
+            raise ValueError(f"capacities must be above 0 and finite, got {[*speeds]}")
 
     @property
-    def _given_capacities(self) -> Sequence[float] | None:
+    def _fixed_capacities(self) -> Sequence[float] | None:
         if self.capacities == MEASURED:
-            raise ValueError("capacities are measured where tasks of functions with state run")
+            raise ValueError(
+                "capacities can be measured only for functions with state: give numbers instead"
+            )
         return None if isinstance(self.capacities, str) else self.capacities
 
     @property
@@ -102,23 +110,23 @@ class Routing:
         slot: str | None = None,
         taken: Iterable[str] = (),
     ) -> PlannedRoute:
-        """Return how rows are routed by these keys; in a hidden column, if no slot is named.
+        """Return the route of rows by these keys; the slot's column is hidden, unless it is named.
 
-        Hidden names that are ``taken`` are not used.
+        Names that are ``taken`` are not used for hidden columns.
         """
         if self.active is not None:
             raise ValueError(
-                "workers come and go where functions with state run, not here: make a balancer "
-                "without active=... for this"
+                "active=... is only for functions with state: use a balancer without it for this "
+                "operator"
             )
         columns, names = key_columns(df, keys), Names.free_in(df, taken=taken)
         grouping = [*(key_columns(df, before) if before else []), *columns]
         return PlannedRoute(columns, grouping, self.n_workers(df), names, slot or names("slot"))
 
     def with_slots(self, df: DataFrame, route: PlannedRoute, place: Place | None) -> DataFrame:
-        """Return the rows with their slots; those of a stream keep what is needed at a place."""
-        how = self._planned if self.planned else self._online
-        routed, controller = how(df, route, place)
+        """Return the rows with their slots; a stream needs a place for its files."""
+        with_slots = self._planned if self.planned else self._online
+        routed, controller = with_slots(df, route, place)
         if place is not None:
             routed = self.observed_rows(routed, route, controller, place)
         return routed.drop(route.names("id"), route.names("drawn"))
@@ -126,10 +134,10 @@ class Routing:
     def by_windows(
         self, df: DataFrame, route: PlannedRoute, window: str, length_us: int
     ) -> DataFrame:
-        """Return the rows with slots; ``window`` is the column of their window."""
+        """Return the rows with slots by window; ``window`` is the column of their window."""
         if not (isinstance(self.scheme, PlannerScheme) and df.isStreaming):
             raise ValueError(
-                "windows keep their plans in a stream that is routed by a planner: use one, as in "
+                "only a stream that is routed by a planner keeps windows whole: use one, as in "
                 "Balancer('mixed', ...)"
             )
         place = self.place(df, operator_name("windows", *route.columns, length_us))
@@ -145,14 +153,12 @@ class Routing:
             history = KeyHistory(route.n_workers, self.decay)
             return TimedPlanController(strategy, PlanFolder(place.plans), history, schedule)
 
-        observed_rows = self.observed_rows(
-            routed, route, controller, place, latest=F.unix_micros(start)
-        )
-        return observed_rows.drop(route.names("id"), route.names("drawn"))
+        observed = self.observed_rows(routed, route, controller, place, latest=F.unix_micros(start))
+        return observed.drop(route.names("id"), route.names("drawn"))
 
     def strategy(self, n_workers: int) -> Strategy | None:
-        """Return what makes plans by the scheme; None if it needs none."""
-        return self.scheme.strategy(n_workers, self._given_capacities)
+        """Return the strategy that makes plans for the scheme; None if it needs none."""
+        return self.scheme.strategy(n_workers, self._fixed_capacities)
 
     def _online(
         self, df: DataFrame, route: PlannedRoute, place: Place | None
@@ -161,12 +167,12 @@ class Routing:
         scheme = self.scheme.scheme
         check_order(df, self.scheme.text)
         slots = slot_udf(scheme, route.n_workers, place)
-        ready = with_draws(df, route.names)
-        routed = ready.withColumn(route.slot, slots(key_id(route.columns), F.hash(*route.grouping)))
+        drawn = with_draws(df, route.names)
+        routed = drawn.withColumn(route.slot, slots(key_id(route.columns), F.hash(*route.grouping)))
         if place is None:
             return routed, Controller
         files = StateFiles(place.root)
-        return routed, lambda: Routers(scheme, route.n_workers, files)
+        return routed, lambda: RouterController(scheme, route.n_workers, files)
 
     def _planned(
         self, df: DataFrame, route: PlannedRoute, place: Place | None
@@ -180,7 +186,7 @@ class Routing:
 
         def controller() -> Controller:
             folder = PlanFolder(place.plans)
-            return PlanController(strategy, folder, KeyHistory(route.n_workers, self.decay))
+            return StrategyController(strategy, folder, KeyHistory(route.n_workers, self.decay))
 
         return route.by_table(df, read_plan(df.sparkSession, place, route.names)), controller
 
@@ -194,7 +200,10 @@ class Routing:
         also: str | None = None,
         latest: Column | None = None,
     ) -> DataFrame:
-        """Return the rows, observed, and listen to what is observed from now on."""
+        """Return the observed rows, and register an observer of the queries that run them.
+
+        ``also`` is the name of a second observation that the observer reads.
+        """
         identity = route.names("id")
         key = F.col(identity) if identity in df.columns else key_id(route.columns)
         columns = {
@@ -203,7 +212,8 @@ class Routing:
             **({"homes": route.home} if self.planned else {}),
             "names": name_column(key, route.columns),
         }
-        look, name = Observation(route.names, columns, latest), f"unskew {self.name} {place.owner}"
+        observation = Observation(route.names, columns, latest)
+        name = f"unskew {self.name} {place.owner}"
         path = f"{place.root}/metrics.jsonl"
         observe_query(
             df.sparkSession,
@@ -211,13 +221,13 @@ class Routing:
             lambda: QueryObserver(controller(), route.n_workers, self.metrics, path, also),
         )
         planner = isinstance(self.scheme, PlannerScheme)
-        few = max(NAMED, PER_WORKER * route.n_workers)
-        keys = TRACKED if planner else min(TRACKED, few)
-        seen = look.at(df)
-        return look.dropped(seen.observe(name, *look.sketches(route.n_workers, keys)))
+        hot_keys = max(NAMED_KEYS, HOT_KEYS_PER_WORKER * route.n_workers)
+        keys = TRACKED_KEYS if planner else min(TRACKED_KEYS, hot_keys)
+        sketches = observation.sketches(route.n_workers, keys)
+        return observation.dropped(observation.at(df).observe(name, *sketches))
 
     def n_workers(self, df: DataFrame) -> int:
-        """Return how many workers there are: the shuffle partitions."""
+        """Return the number of workers: the shuffle partitions."""
         session = int(df.sparkSession.conf.get(PARTITIONS) or 200)
         fixed = checkpoint_partitions(self.checkpoint) if self.checkpoint else None
         if df.isStreaming and fixed not in (None, session):
@@ -225,23 +235,25 @@ class Routing:
                 f"the checkpoint {self.checkpoint} was begun with {fixed} shuffle partitions, the "
                 f"session has {session}: set {PARTITIONS} to {fixed}, or begin a new checkpoint"
             )
-        given = self.capacities
-        if given is not None and not isinstance(given, str) and len(given) != session:
-            raise ValueError(f"{len(given)} capacities for {session} workers: give one for each")
+        speeds = self.capacities
+        if speeds is not None and not isinstance(speeds, str) and len(speeds) != session:
+            raise ValueError(
+                f"capacities must be one for each of the {session} workers, got {len(speeds)}"
+            )
         return session
 
     def place(self, df: DataFrame, operator: str) -> Place | None:
-        """Return where an operator of a stream keeps its files; None in a batch."""
+        """Return the folder of an operator's files in a stream; None in a batch."""
         return self.beside_checkpoint(operator) if df.isStreaming else None
 
     def beside_checkpoint(self, operator: str) -> Place:
-        """Return where an operator keeps its files; refuse a folder that cannot be written."""
+        """Return the folder of an operator's files; refuse one that cannot be written."""
         if self.checkpoint is None:
             raise ValueError(
                 "routing a stream keeps its state beside the query's checkpoint: "
                 "give Balancer(..., checkpoint=...) the query's checkpointLocation"
             )
-        # Tasks may run in another folder than the driver.
+        # Tasks may run in another working directory than the driver.
         local = ":" not in self.checkpoint
         checkpoint = str(Path(self.checkpoint).absolute()) if local else self.checkpoint
         root = f"{checkpoint}/unskew/{self.name}/{operator}"
@@ -250,6 +262,6 @@ class Routing:
         except OSError as error:
             raise ValueError(
                 f"routing a stream keeps its state beside the query's checkpoint, but {root} "
-                f"cannot be written: {error}"
+                f"cannot be written: {error}; make it writable, or use another checkpoint"
             ) from None
         return Place(root, checkpoint, uuid.uuid4().hex)

@@ -1,1 +1,1 @@
-"""Files, folders and tasks: what Spark and the file system give."""
+"""Files, folders, checkpoints and tasks: access to the file system and to Spark's runtime."""

@@ -1,4 +1,4 @@
-"""What a query's checkpoint says about it."""
+"""Facts about a query that are read from its checkpoint."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ PARTITIONS = "spark.sql.shuffle.partitions"
 
 
 def checkpoint_partitions(root: str) -> int | None:
-    """Return the shuffle partitions that a checkpoint fixes; None if there is none yet.
+    """Return the number of shuffle partitions in a checkpoint; None if there is no batch yet.
 
-    A query goes on with the number that it began with, whatever the session says.
+    A query keeps the number that it started with, whatever the session's setting.
     """
     system, path = located(root)
-    found = system.get_file_info(fs.FileSelector(f"{path}/offsets", allow_not_found=True))
-    batches = [int(info.base_name) for info in found if info.base_name.isdigit()]
+    infos = system.get_file_info(fs.FileSelector(f"{path}/offsets", allow_not_found=True))
+    batches = [int(info.base_name) for info in infos if info.base_name.isdigit()]
     if not batches:
         return None
     name = f"{path}/offsets/{max(batches)}"

@@ -15,7 +15,7 @@ SPELLINGS = {"s3a": "s3", "s3n": "s3"}
 
 
 def located(uri: str) -> tuple[fs.FileSystem, str]:
-    """Return the file system and the path of a plain path or a URI, also in Hadoop's spelling."""
+    """Return the file system and the path of a plain path or a URI; also of Hadoop's schemes."""
     scheme, colon, rest = uri.partition(":")
     if not colon:
         return fs.LocalFileSystem(), uri
@@ -26,7 +26,7 @@ def located(uri: str) -> tuple[fs.FileSystem, str]:
 
 
 def write_whole(system: fs.FileSystem, path: PurePosixPath, data: bytes) -> None:
-    """Write a file that is there as a whole or not at all."""
+    """Write a file that readers see as a whole or not at all."""
     system.create_dir(str(path.parent), recursive=True)
     part = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
     with system.open_output_stream(str(part)) as out:
@@ -35,7 +35,7 @@ def write_whole(system: fs.FileSystem, path: PurePosixPath, data: bytes) -> None
 
 
 def write_once(system: fs.FileSystem, path: PurePosixPath, data: bytes) -> None:
-    """Write a file as a whole, unless it is there: on a local disk, the first of several wins."""
+    """Write a file as a whole unless it exists; on a local disk, the first of several wins."""
     if not isinstance(system, fs.LocalFileSystem):
         if system.get_file_info(str(path)).type == fs.FileType.NotFound:
             write_whole(system, path, data)
@@ -51,7 +51,7 @@ def write_once(system: fs.FileSystem, path: PurePosixPath, data: bytes) -> None:
 
 
 def check_writable(uri: str) -> None:
-    """Raise an OSError if no file can be written to a folder."""
+    """Raise an OSError if a folder is not writable."""
     system, path = located(uri)
     probe = PurePosixPath(path) / ".writable"
     write_whole(system, probe, b"")
@@ -59,27 +59,27 @@ def check_writable(uri: str) -> None:
 
 
 def append_line(uri: str, line: str) -> None:
-    """Add a line to a file; where files cannot grow (S3), it gets one file a line, by a number."""
+    """Append a line to a file; where files cannot grow (S3), write one numbered file a line."""
     system, path = located(uri)
     system.create_dir(str(PurePosixPath(path).parent), recursive=True)
     try:
         out = system.open_append_stream(path)
     except (NotImplementedError, pa.ArrowNotImplementedError):
-        found = system.get_file_info(fs.FileSelector(path, allow_not_found=True))
-        write_whole(system, PurePosixPath(path) / f"{len(found):06d}", f"{line}\n".encode())
+        lines = system.get_file_info(fs.FileSelector(path, allow_not_found=True))
+        write_whole(system, PurePosixPath(path) / f"{len(lines):06d}", f"{line}\n".encode())
     else:
         with out:
             out.write(f"{line}\n".encode())
 
 
 def remove(system: fs.FileSystem, path: PurePosixPath) -> None:
-    """Remove a file, if nobody else has."""
+    """Remove a file if it still exists."""
     with contextlib.suppress(FileNotFoundError):
         system.delete_file(str(path))
 
 
 class Rooted:
-    """Files of one purpose, under a path or a URI."""
+    """A group of files under one root, a path or a URI."""
 
     root: str
 
@@ -101,10 +101,10 @@ class Rooted:
 
     def _infos(self, folder: PurePosixPath) -> list[fs.FileInfo]:
         """Return the files of a folder, without those that are being written."""
-        found = self._system.get_file_info(fs.FileSelector(str(folder), allow_not_found=True))
-        return [info for info in found if not info.base_name.startswith(".")]
+        infos = self._system.get_file_info(fs.FileSelector(str(folder), allow_not_found=True))
+        return [info for info in infos if not info.base_name.startswith(".")]
 
     def _numbers(self, folder: PurePosixPath) -> list[int]:
-        """Return the files of a folder whose names are numbers, by these."""
+        """Return the names of the files of a folder that are numbers, in order."""
         names = (info.base_name for info in self._infos(folder))
         return sorted(int(name) for name in names if name.isdigit())

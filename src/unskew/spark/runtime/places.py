@@ -1,4 +1,4 @@
-"""Where an operator keeps its files beside a query's checkpoint, and that nobody else does."""
+"""The folder of an operator beside a query's checkpoint, which no other operator may use."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class PlaceError(RuntimeError):
 
 @dataclass(frozen=True)
 class Place(Rooted):
-    """A folder of one operator of one query.
+    """The folder of one operator of one query.
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ class Place(Rooted):
     checkpoint
         The query's checkpoint location.
     owner
-        Tells apart the operators of one query.
+        A random id that distinguishes the operators of one query.
     """
 
     root: str
@@ -41,9 +41,9 @@ class Place(Rooted):
         return f"{self.root}/plans"
 
     def claim(self) -> None:
-        """Take the place for the operator and the query of the running task, or refuse.
+        """Claim the folder for the operator and the query of the running task, or refuse.
 
-        A query that is started again has its old id; the operator of a new run takes over.
+        A query that is restarted keeps its id; the operator of a new run takes over the folder.
         """
         query, run = query_and_run()
         if query is None or run is None or (self.root, self.owner, run) in _CLAIMED:
@@ -52,8 +52,8 @@ class Place(Rooted):
         first = self._agreed("query", query)
         if first != query:
             raise PlaceError(
-                f"{self.root} belongs to query {first}, and this is query {query}: give each query "
-                "a balancer with a checkpoint of its own"
+                f"{self.root} belongs to query {first}, not to query {query}: give each query a "
+                "balancer with a checkpoint of its own"
             )
         owner = self._agreed(f"runs/{run}", self.owner)
         if owner != self.owner:
@@ -71,24 +71,24 @@ class Place(Rooted):
         system, path = located(self.checkpoint)
         try:
             with system.open_input_stream(f"{path}/metadata") as file:
-                found = json.loads(file.read())["id"]
+                owner = json.loads(file.read())["id"]
         except (FileNotFoundError, ValueError, KeyError):
-            found = "no query"
-        if found != query:
+            owner = "no query"
+        if owner != query:
             raise PlaceError(
-                f"the balancer's checkpoint {self.checkpoint} is that of {found}, not of the query "
+                f"the balancer's checkpoint {self.checkpoint} belongs to {owner}, not to the query "
                 f"{query}: give Balancer(checkpoint=...) the query's own checkpointLocation"
             )
 
     def _agreed(self, name: str, value: str) -> str:
-        """Return what a file says that is written once: this value, if it was not there."""
+        """Return the content of a file that is written once; write this value if it is missing."""
         path = self._path / name
         write_once(self._system, path, value.encode())
         return self._bytes(path).decode()
 
 
 def operator_name(kind: str, *parts: object) -> str:
-    """Return the name of an operator's folder: the same when the query is built again.
+    """Return the name of an operator's folder, which is the same when the query is built again.
 
     Examples
     --------
@@ -100,9 +100,9 @@ def operator_name(kind: str, *parts: object) -> str:
 
 
 def check_name(name: str) -> None:
-    """Refuse a balancer's name that is no plain folder name."""
+    """Refuse a balancer's name that is not a plain folder name."""
     if not isinstance(name, str) or not re.fullmatch(r"\w[\w.-]*", name):
         raise ValueError(
-            f"name must be letters, digits, '_', '-' and '.', as in 'clicks', got {name!r}: it is "
-            "the name of a folder; use such a one"
+            f"name must be letters, digits, '_', '-' and '.', got {name!r}: use a plain folder "
+            "name, as in 'clicks'"
         )

@@ -1,4 +1,4 @@
-"""What a task knows of itself."""
+"""The running task: its partition, micro-batch, query and attempt."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ def query_and_run() -> tuple[str | None, str | None]:
     context = TaskContext.get()
     assert context is not None
     query = context.getLocalProperty("sql.streaming.queryId")
-    # Spark names the jobs of a query after its run.
+    # The job group of a streaming query is the id of its run.
     return query, None if query is None else context.getLocalProperty("spark.jobGroup.id")
 
 
 def running() -> str | None:
-    """Return what runs here: the run of a streaming query; None outside of tasks."""
+    """Return the id of the run of the running task's query; None outside of tasks."""
     return None if TaskContext.get() is None else query_and_run()[1]
 
 
 def attempt() -> str:
-    """Return a name of the running attempt of a task, of no other attempt in any run."""
+    """Return a name of the running task attempt that no other attempt of any run has."""
     context = TaskContext.get()
     number = uuid4().hex[:8] if context is None else context.taskAttemptId()
     return f"{(running() or 'no-run')[:8]}-{number}"
 
 
 def micro_batch() -> int:
-    """Return the micro-batch of the running task; it must be one of a streaming query."""
+    """Return the micro-batch of the running task, which must belong to a streaming query."""
     _, batch = partition_and_batch()
     if batch is None:
         raise RuntimeError(
-            "a task does not know its micro-batch, so state cannot be moved: do not route within "
-            "foreachBatch, but before it"
+            "state cannot move in a task without a micro-batch: do not route within foreachBatch, "
+            "but before it"
         )
     return batch

@@ -1,1 +1,1 @@
-"""States that move between workers: the protocol, its files, and the operators."""
+"""State that moves between workers: the protocol, its files, and the operators."""

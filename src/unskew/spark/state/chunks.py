@@ -1,10 +1,10 @@
-"""The rows of a key as a stateful operator gets them: the user's columns, and two of ours.
+"""The rows of a key as a stateful operator gets them: the user's columns and two hidden ones.
 
-Spark's Python worker converts the columns of each key's rows to pandas one by one, puts them
-together by ``pd.concat``, and hands the operator a generator of the results. To cut our columns off
-again would make operators over many keys of few rows a third slower. So they are taken before the
-columns are put together, out of what that generator reads; where it does not look as it did in
-PySpark 4.1 and 4.3, they are cut off.
+Spark's Python worker converts the columns of each key's rows to pandas one by one, joins them by
+``pd.concat``, and passes the operator a generator of the results. Slicing the hidden columns off
+afterwards would make operators over many keys with few rows a third slower. So they are removed
+before the join, from the iterator that this generator reads. If the generator is not the one of
+PySpark 4.1 and 4.3, they are sliced off.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-OURS = 2
-"""The last columns of the rows that an operator is given: orders and the slot."""
+N_HIDDEN = 2
+"""How many hidden columns an operator's rows end with: the orders and the slot."""
 
 
 class Rows(NamedTuple):
@@ -26,11 +26,11 @@ class Rows(NamedTuple):
     Parameters
     ----------
     orders
-        What to do with the key, the same in all its rows.
+        The text of the key's orders, the same in all its rows.
     names
-        Of the user's columns.
+        The names of the user's columns.
     chunks
-        The user's columns of the rows.
+        The rows, with the user's columns only.
     """
 
     orders: str
@@ -39,30 +39,30 @@ class Rows(NamedTuple):
 
     @classmethod
     def split(cls, chunks: Iterator[pd.DataFrame]) -> Rows:
-        """Take rows apart that an operator is given."""
+        """Return the rows of an operator's input, split into orders and user columns."""
         columns = unjoined(chunks)
         if columns is None:
             first = next(chunks)
             # By position: Spark renames columns that begin with an underscore.
-            orders, names = first.iat[0, -OURS], first.columns[:-OURS]
-            return cls(orders, [*names], users(chain([first], chunks)))
+            orders, names = first.iat[0, -N_HIDDEN], first.columns[:-N_HIDDEN]
+            return cls(orders, [*names], user_columns(chain([first], chunks)))
         head = next(columns)
-        names = [column.name for column in head[:-OURS]]
-        rest = (joined(some[:-OURS]) for some in chain([head], columns))
-        return cls(head[-OURS].array[0], names, rest)
+        names = [column.name for column in head[:-N_HIDDEN]]
+        frames = (joined(part[:-N_HIDDEN]) for part in chain([head], columns))
+        return cls(head[-N_HIDDEN].array[0], names, frames)
 
-    def none(self) -> Iterator[pd.DataFrame]:
-        """Return what Spark hands to a function for a key that has timed out."""
+    def empty(self) -> Iterator[pd.DataFrame]:
+        """Return the empty rows that Spark passes to a function when a key has timed out."""
         return iter([pd.DataFrame(columns=self.names)])
 
 
-def users(chunks: Iterable[pd.DataFrame]) -> Iterator[pd.DataFrame]:
-    """Return the user's columns of rows."""
-    return (chunk.iloc[:, :-OURS] for chunk in chunks)
+def user_columns(chunks: Iterable[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+    """Return rows without the hidden columns."""
+    return (chunk.iloc[:, :-N_HIDDEN] for chunk in chunks)
 
 
 def unjoined(chunks: Iterator[pd.DataFrame]) -> Iterator[list[pd.Series]] | None:
-    """Return the columns that Spark's worker is about to put together; None if it is unknown.
+    """Return the columns that Spark's worker is about to join; None if its generator is unknown.
 
     Examples
     --------
@@ -80,7 +80,7 @@ def unjoined(chunks: Iterator[pd.DataFrame]) -> Iterator[list[pd.Series]] | None
 
 
 def joined(columns: list[pd.Series]) -> pd.DataFrame:
-    """Return columns put together as by ``pd.concat(columns, axis=1)``, in half the time."""
+    """Return the result of ``pd.concat(columns, axis=1)``, in half the time."""
     by_name = {column.name: column.array for column in columns}
     if len(by_name) < len(columns):
         return pd.concat(columns, axis=1)

@@ -1,4 +1,4 @@
-"""What keys cost, as the tasks that process them measure it: seconds, records, bytes of state."""
+"""Costs of keys as measured by the tasks that process them: seconds, records, bytes of state."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any, TypeVar
 
 from pyspark import TaskContext
 
-PART, LEAST_S = 0.01, 0.005
-"""A key is reported if it took this part of the time that its task has run for, and no less."""
+MIN_SHARE, MIN_SECONDS = 0.01, 0.005
+"""A key is reported if it took this share of its task's time so far, and at least this long."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What a key cost in a batch, the state that it has, and the worker that it is on."""
+    """The cost of a key in a batch, the size of its state, and the worker that processed it."""
 
     records: int
     seconds: float
@@ -25,7 +25,7 @@ class Cost:
     worker: int
 
     def text(self, plan_key: int) -> str:
-        """Return it as one word, with the key."""
+        """Return the cost and its key as one line of text."""
         return f"{plan_key},{self.records},{self.seconds:.6f},{self.state_bytes},{self.worker}"
 
 
@@ -37,21 +37,21 @@ def read_costs(texts: Iterable[str]) -> dict[int, Cost]:
     >>> read_costs([Cost(3, 0.25, 100, worker=2).text(-7)])
     {-7: Cost(records=3, seconds=0.25, state_bytes=100, worker=2)}
     """
-    found = {}
+    costs = {}
     for text in texts:
         key, records, seconds, size, worker = text.split(",")
-        found[int(key)] = Cost(int(records), float(seconds), int(size), int(worker))
-    return found
+        costs[int(key)] = Cost(int(records), float(seconds), int(size), int(worker))
+    return costs
 
 
 class Meter:
-    """Measures the calls of one key's function: the seconds, and the records that it is given."""
+    """Measures the calls of the user's function for one key: seconds and input records."""
 
     def __init__(self) -> None:
         self.seconds, self.records = 0.0, 0
 
     def timed(self, results: Iterable[T]) -> Iterator[T]:
-        """Pass results on, timing what it takes to make them."""
+        """Yield results, and add up the time that it takes to compute them."""
         source = iter(results)
         while True:
             started = time.perf_counter()
@@ -64,22 +64,22 @@ class Meter:
             yield result
 
     def counted(self, chunks: Iterable[Any]) -> Iterator[Any]:
-        """Pass chunks of rows on, counting the rows."""
+        """Yield chunks of rows, and count the rows."""
         for chunk in chunks:
             self.records += len(chunk)
             yield chunk
 
     @property
-    def matters(self) -> bool:
-        """Whether the key took a part of its task's time that is worth to be told."""
-        return self.records > 0 and self.seconds >= max(LEAST_S, PART * _running_s())
+    def worth_reporting(self) -> bool:
+        """Whether the key took a share of its task's time that is worth reporting."""
+        return self.records > 0 and self.seconds >= max(MIN_SECONDS, MIN_SHARE * _running_s())
 
 
 _task: tuple[int, float] = (-1, 0.0)
 
 
 def _running_s() -> float:
-    """Return how long the running task has been at it, from its first key on."""
+    """Return how long the running task has been processing, since its first key."""
     global _task
     context = TaskContext.get()
     attempt, now = -1 if context is None else context.taskAttemptId(), time.perf_counter()

@@ -1,10 +1,10 @@
-"""One object for each task and batch: the states that leave, and what else the task has to tell.
+"""One object for each task and batch: the exported states and all other state changes of the task.
 
-An object is blocks, an index, a tail, and the length and the checksum of the tail. A block holds
-states for one worker, as Arrow by the type of the state, about `BLOCK` bytes of them. The index has
-a row for each key of which the task tells. The tail says whose object it is, and where the blocks
-and the index are, with their checksums. So one state can be read without the others, and whatever
-is cut, swapped or changed is found out. Nothing in an object is code.
+An object consists of blocks, an index, a tail, and the length and the checksum of the tail. A block
+holds states for one worker, as Arrow in the type of the state, about `BLOCK_BYTES` of them. The
+index has a row for each key that the task reports. The tail holds the owner of the object, and the
+positions and checksums of the blocks and the index. So one state can be read without the others,
+and an object that is truncated, swapped or changed is detected. Nothing in an object is code.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 MOVED, HERE, GONE = 0, 1, 2
-"""A state left for a worker; it is at a worker, in Spark's own store; there is none any more."""
-BLOCK = 1 << 20
-KIND = "unskew exports 1"
-END = 72
+"""A state was exported for a worker; it is in Spark's store at a worker; it no longer exists."""
+BLOCK_BYTES = 1 << 20
+OBJECT_KIND = "unskew exports 1"
+END_BYTES = 72
 """Bytes at the end of an object: the length of the tail, and its checksum."""
 INDEX = pa.schema(
     {
@@ -35,29 +35,29 @@ INDEX = pa.schema(
 )
 
 
-class BrokenError(ValueError):
-    """An object is not what it should be."""
+class ObjectError(ValueError):
+    """An object is damaged, or belongs to another task, batch or query."""
 
 
-class Note(NamedTuple):
-    """What a task tells of a key.
+class StateChange(NamedTuple):
+    """A change of a key's state, or of its place, that a task reports.
 
     Parameters
     ----------
     kind
         `MOVED`, `HERE` or `GONE`.
     id, key
-        The key, as plans know it, and its text.
+        The key's id in plans, and its text.
     worker
-        Where its state is from now on.
+        The worker that has its state from now on.
     state
-        With `MOVED`: the state in the form of Arrow, None for a timeout alone.
+        With `MOVED`: the state in Arrow's form, None for a timeout alone.
     timeout
         With `MOVED`: when it times out, in milliseconds.
     type
-        With `MOVED`: the type of the state, as Arrow writes a schema.
+        With `MOVED`: the type of the state, as a serialised Arrow schema.
     size
-        With `MOVED`: the bytes of the state, as they are reported.
+        With `MOVED`: the size of the state in bytes, for reports.
     """
 
     kind: int
@@ -71,7 +71,7 @@ class Note(NamedTuple):
 
 
 class Owner(NamedTuple):
-    """Whose object it is: the log of an operator, a batch, and a partition."""
+    """The owner of an object: the log of an operator, a batch, and a partition."""
 
     log: str
     batch: int
@@ -79,72 +79,72 @@ class Owner(NamedTuple):
 
 
 def type_bytes(kind: pa.DataType) -> bytes:
-    """Return the type of a state, as notes have it."""
+    """Return the type of a state as a serialised Arrow schema."""
     return bytes(pa.schema({"state": kind}).serialize())
 
 
-def packed(owner: Owner, notes: Sequence[Note]) -> bytes:
-    """Return the object of a task that tells this."""
+def object_bytes(owner: Owner, changes: Sequence[StateChange]) -> bytes:
+    """Return the object of a task that reports these changes."""
     parts: list[bytes] = []
     blocks: list[tuple[int, int, str, int]] = []
-    places: dict[int, tuple[int, int]] = {}
+    positions: dict[int, tuple[int, int]] = {}
     moved: dict[int, list[int]] = {}
-    for at, note in enumerate(notes):
-        if note.kind == MOVED:
-            moved.setdefault(note.worker, []).append(at)
+    for i, change in enumerate(changes):
+        if change.kind == MOVED:
+            moved.setdefault(change.worker, []).append(i)
     offset = 0
-    for worker, chosen in sorted(moved.items()):
-        for some in _blocks(notes, chosen):
-            data = _block([notes[at] for at in some])
-            for row, at in enumerate(some):
-                places[at] = (len(blocks), row)
-            blocks.append((offset, len(data), _sum(data), worker))
+    for worker, indices in sorted(moved.items()):
+        for group in _grouped(changes, indices):
+            data = _block([changes[i] for i in group])
+            for row, i in enumerate(group):
+                positions[i] = (len(blocks), row)
+            blocks.append((offset, len(data), _checksum(data), worker))
             parts.append(data)
             offset += len(data)
-    index = _index(notes, places)
+    index = _index(changes, positions)
     tail = json.dumps(
         {
-            "kind": KIND,
+            "kind": OBJECT_KIND,
             "owner": owner,
             "blocks": blocks,
-            "index": (offset, len(index), _sum(index)),
+            "index": (offset, len(index), _checksum(index)),
         }
     ).encode()
-    return b"".join([*parts, index, tail, f"{len(tail):08d}".encode(), _sum(tail).encode()])
+    return b"".join([*parts, index, tail, f"{len(tail):08d}".encode(), _checksum(tail).encode()])
 
 
-def _blocks(notes: Sequence[Note], chosen: Sequence[int]) -> Iterable[Sequence[int]]:
-    """Return notes in parts that make a block each."""
+def _grouped(changes: Sequence[StateChange], indices: Sequence[int]) -> Iterable[Sequence[int]]:
+    """Return the indices of changes in groups that make a block each."""
     first, size = 0, 0
-    for n, at in enumerate(chosen):
-        if n > first and size + notes[at].size > BLOCK:
-            yield chosen[first:n]
+    for n, i in enumerate(indices):
+        if n > first and size + changes[i].size > BLOCK_BYTES:
+            yield indices[first:n]
             first, size = n, 0
-        size += notes[at].size
-    yield chosen[first:]
+        size += changes[i].size
+    yield indices[first:]
 
 
-def _block(notes: Sequence[Note]) -> bytes:
-    kind = pa.ipc.read_schema(pa.py_buffer(notes[0].type)).field("state").type
+def _block(changes: Sequence[StateChange]) -> bytes:
+    kind = pa.ipc.read_schema(pa.py_buffer(changes[0].type)).field("state").type
     columns = {
-        "key": pa.array([note.key for note in notes], pa.large_string()),
-        "timeout": pa.array([note.timeout for note in notes], pa.int64()),
-        "state": pa.array([note.state for note in notes], kind),
+        "key": pa.array([change.key for change in changes], pa.large_string()),
+        "timeout": pa.array([change.timeout for change in changes], pa.int64()),
+        "state": pa.array([change.state for change in changes], kind),
     }
     return _stream(pa.record_batch(columns))
 
 
-def _index(notes: Sequence[Note], places: dict[int, tuple[int, int]]) -> bytes:
-    found = [places.get(at, (-1, -1)) for at in range(len(notes))]
-    rows = [
-        [note.kind for note in notes],
-        [note.id for note in notes],
-        [note.key for note in notes],
-        [note.worker for note in notes],
-        [block for block, _ in found],
-        [row for _, row in found],
+def _index(changes: Sequence[StateChange], positions: dict[int, tuple[int, int]]) -> bytes:
+    block_rows = [positions.get(i, (-1, -1)) for i in range(len(changes))]
+    values = [
+        [change.kind for change in changes],
+        [change.id for change in changes],
+        [change.key for change in changes],
+        [change.worker for change in changes],
+        [block for block, _ in block_rows],
+        [row for _, row in block_rows],
     ]
-    columns = [pa.array(row, field.type) for row, field in zip(rows, INDEX, strict=True)]
+    columns = [pa.array(column, field.type) for column, field in zip(values, INDEX, strict=True)]
     return _stream(pa.record_batch(columns, schema=INDEX))
 
 
@@ -155,22 +155,22 @@ def _stream(batch: pa.RecordBatch) -> bytes:
     return bytes(sink.getvalue())
 
 
-def _sum(data: bytes) -> str:
+def _checksum(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
 @dataclass(frozen=True)
 class Object:
-    """An object that can be read: its file, and its tail.
+    """An object that is open for reading: its file and its tail.
 
     Parameters
     ----------
     file
-        Open, as pyarrow has it.
+        The open file.
     owner
-        Whose it is.
+        The owner of the object.
     tail
-        Says where the parts are.
+        Positions and checksums of the index and the blocks.
     """
 
     file: pa.NativeFile
@@ -179,38 +179,38 @@ class Object:
 
     @classmethod
     def of(cls, file: pa.NativeFile, owner: Owner) -> Object:
-        """Open an object of an owner; a `BrokenError` if it is something else."""
+        """Return the object of an owner; raise an `ObjectError` if the file is anything else."""
         size = file.size()
-        if size < END:
-            raise BrokenError(f"it has {size} bytes, too few for an object")
-        end = file.read_at(END, size - END).decode("ascii", "replace")
+        if size < END_BYTES:
+            raise ObjectError(f"it has {size} bytes, too few for an object")
+        end = file.read_at(END_BYTES, size - END_BYTES).decode("ascii", "replace")
         length = int(end[:8]) if end[:8].isdigit() else size
-        if length > size - END:
-            raise BrokenError("its end is not that of an object")
-        data = file.read_at(length, size - END - length)
-        if _sum(data) != end[8:]:
-            raise BrokenError("the checksum of its tail does not match")
+        if length > size - END_BYTES:
+            raise ObjectError("it does not end like an object")
+        data = file.read_at(length, size - END_BYTES - length)
+        if _checksum(data) != end[8:]:
+            raise ObjectError("the checksum of its tail does not match")
         tail = json.loads(data)
-        if tail["kind"] != KIND:
-            raise BrokenError(f"it is a {tail['kind']!r}, and not a {KIND!r}")
-        found = Owner(*tail["owner"])
-        if found != owner:
-            raise BrokenError(f"it is that of {found}, and not of {owner}")
+        if tail["kind"] != OBJECT_KIND:
+            raise ObjectError(f"its kind must be {OBJECT_KIND!r}, got {tail['kind']!r}")
+        actual = Owner(*tail["owner"])
+        if actual != owner:
+            raise ObjectError(f"it belongs to {actual}, not to {owner}")
         return cls(file, owner, tail)
 
     def index(self) -> pa.RecordBatch:
-        """Return what the task told, a row for each key."""
+        """Return the index: a row for each key that the task reported."""
         return self._part("index", *self.tail["index"])
 
     def block(self, number: int, worker: int) -> pa.RecordBatch:
         """Return a block of states for a worker."""
         offset, length, checksum, to = self.tail["blocks"][number]
         if to != worker:
-            raise BrokenError(f"block {number} is for worker {to}, and not for {worker}")
+            raise ObjectError(f"block {number} is for worker {to}, not for worker {worker}")
         return self._part(f"block {number}", offset, length, checksum)
 
     def _part(self, name: str, offset: int, length: int, checksum: str) -> pa.RecordBatch:
         data = self.file.read_at(length, offset)
-        if len(data) != length or _sum(data) != checksum:
-            raise BrokenError(f"the checksum of its {name} does not match")
+        if len(data) != length or _checksum(data) != checksum:
+            raise ObjectError(f"the checksum of its {name} does not match")
         return pa.ipc.open_stream(data).read_next_batch()

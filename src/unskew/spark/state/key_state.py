@@ -1,4 +1,4 @@
-"""The state of a key as a user's function sees it."""
+"""The state of a key that a user's function gets in place of Spark's GroupState."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from pyspark.sql.types import TimestampType
 
 @dataclass
 class KeyState:
-    """The state of a key as the user's function sees it: as Spark's GroupState.
+    """The state of a key with the interface of Spark's GroupState.
 
     Parameters
     ----------
     value
         The state, None if there is none.
     hasTimedOut
-        Whether the function is called as the key has timed out.
+        Whether the function is called because the key has timed out.
     """
 
     value: tuple[Any, ...] | None
@@ -28,9 +28,9 @@ class KeyState:
     _group: GroupState
     _timeout: str
     touched: bool = False
-    """Whether the function did anything to it."""
+    """Whether the function updated or removed the state, or set a timeout."""
     times_out_at: int | None = None
-    """When it times out, in milliseconds, as set before it came here or by the function."""
+    """When it times out, in milliseconds, if the function set a timeout."""
 
     @property
     def exists(self) -> bool:
@@ -41,7 +41,7 @@ class KeyState:
     def get(self) -> tuple[Any, ...]:
         """The state, if there is one."""
         if self.value is None:
-            raise ValueError("the key has no state: look at state.exists first")
+            raise ValueError("the key has no state: check state.exists first")
         return self.value
 
     @property
@@ -56,27 +56,29 @@ class KeyState:
         self.value, self.touched = tuple(newValue), True
 
     def remove(self) -> None:
-        """Have no state any more."""
+        """Remove the state."""
         self.value, self.touched = None, True
 
     def setTimeoutDuration(self, durationMs: int) -> None:  # noqa: N802, N803
-        """Time out when the key gets no rows for this long."""
+        """Set a timeout that fires when the key has had no rows for this long."""
         if self._timeout != GroupStateTimeout.ProcessingTimeTimeout:
             _refuse("a duration", "ProcessingTimeTimeout")
         self.times_out_at = self._group.getCurrentProcessingTimeMs() + _positive(durationMs)
         self.touched = True
 
     def setTimeoutTimestamp(self, timestampMs: int | datetime) -> None:  # noqa: N802, N803
-        """Time out when the watermark passes a time."""
+        """Set a timeout that fires when the watermark passes a time."""
         if self._timeout != GroupStateTimeout.EventTimeTimeout:
             _refuse("a timestamp", "EventTimeTimeout")
         at, watermark = _positive(_milliseconds(timestampMs)), self.getCurrentWatermarkMs()
         if at < watermark:
-            raise ValueError(f"a timeout at {at} ms is older than the watermark, {watermark} ms")
+            raise ValueError(
+                f"a timeout must not be older than the watermark, {watermark} ms, got {at} ms"
+            )
         self.times_out_at, self.touched = at, True
 
     def getCurrentProcessingTimeMs(self) -> int:  # noqa: N802
-        """Return the time of the micro-batch."""
+        """Return the processing time of the micro-batch."""
         return self._group.getCurrentProcessingTimeMs()
 
     def getCurrentWatermarkMs(self) -> int:  # noqa: N802
@@ -88,10 +90,10 @@ def _refuse(what: str, needed: str) -> NoReturn:
     raise ValueError(f"{what} as timeout needs timeout=GroupStateTimeout.{needed}")
 
 
-def _positive(given: int) -> int:
-    if int(given) <= 0:
-        raise ValueError(f"a timeout must be above 0 ms, got {given}")
-    return int(given)
+def _positive(timeout_ms: int) -> int:
+    if int(timeout_ms) <= 0:
+        raise ValueError(f"a timeout must be above 0 ms, got {timeout_ms}")
+    return int(timeout_ms)
 
 
 def _milliseconds(time: int | datetime) -> int:

@@ -1,7 +1,7 @@
-"""Spark's transformWithStateInPandas over keys that move between workers with their state.
+"""Spark's transformWithStateInPandas for keys that move between workers with their state.
 
-All states that a processor asks its handle for are carried over, and its timers. A state with a
-time to live starts anew where it comes to.
+All states that a processor gets from its handle move with the key, and its timers. The time to live
+of a state starts again at the new worker.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from unskew.spark.placement.keys import ColumnOrName
 from unskew.spark.runtime.tasks import micro_batch, partition_and_batch
 from unskew.spark.state.chunks import Rows
 from unskew.spark.state.costs import Cost, Meter
-from unskew.spark.state.exports import GONE, HERE, MOVED, Note, type_bytes
+from unskew.spark.state.exports import GONE, HERE, MOVED, StateChange, type_bytes
 from unskew.spark.state.operator import KeyOrders
 from unskew.spark.state.protocol import ANNOUNCED, STAY
 from unskew.spark.state.reports import Reporter
 from unskew.spark.state.types import StateType
 
-HIDDEN = "__unskew_facts"
-"""The state in which is remembered what rows said of a key, and the timer that wakes it."""
-ASLEEP = -1
+HIDDEN_STATE = "__unskew_facts"
+"""The name of the state that stores the orders of a key, and the timer that wakes it."""
+NO_TIMER = -1
 
 
-class Carrier:
-    """A handle that remembers the states it gave out, so that they can be carried over."""
+class TrackingHandle:
+    """A handle that keeps track of the processor's states, so that they can move with a key."""
 
     def __init__(self, handle: StatefulProcessorHandle) -> None:
         self._handle = handle
@@ -52,39 +52,39 @@ class Carrier:
 
     def getValueState(self, stateName: str, *args: Any, **options: Any) -> ValueState:  # noqa: N802, N803
         """Return a state of one value."""
-        found = self._handle.getValueState(stateName, *args, **options)
-        self._values[stateName] = found
-        return found
+        state = self._handle.getValueState(stateName, *args, **options)
+        self._values[stateName] = state
+        return state
 
     def getListState(self, stateName: str, *args: Any, **options: Any) -> ListState:  # noqa: N802, N803
         """Return a state of several values."""
-        found = self._handle.getListState(stateName, *args, **options)
-        self._lists[stateName] = found
-        return found
+        state = self._handle.getListState(stateName, *args, **options)
+        self._lists[stateName] = state
+        return state
 
     def getMapState(self, stateName: str, *args: Any, **options: Any) -> MapState:  # noqa: N802, N803
         """Return a state of values by keys."""
-        found = self._handle.getMapState(stateName, *args, **options)
-        self._maps[stateName] = found
-        return found
+        state = self._handle.getMapState(stateName, *args, **options)
+        self._maps[stateName] = state
+        return state
 
     def deleteIfExists(self, stateName: str) -> None:  # noqa: N802, N803
-        """Forget a state."""
+        """Delete a state."""
         self._handle.deleteIfExists(stateName)
-        for known in (self._values, self._lists, self._maps):
-            known.pop(stateName, None)
+        for states in (self._values, self._lists, self._maps):
+            states.pop(stateName, None)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._handle, name)
 
     @property
     def empty(self) -> bool:
-        """Whether there is no state to carry."""
+        """Whether the key has none of the states."""
         return not any(state.exists() for state in self._states)
 
     @property
     def kind(self) -> pa.DataType:
-        """The type of all states together, as Arrow has it."""
+        """The Arrow type of all states and timers together."""
         values = [(f"value {n}", t.arrow) for n, t in self._types(self._values, "value").items()]
         lists = [
             (f"list {n}", pa.large_list(t.arrow))
@@ -97,34 +97,34 @@ class Carrier:
         return pa.struct([*values, *lists, *maps, ("timers", pa.large_list(pa.int64()))])
 
     def unload(self, timers: Sequence[int]) -> dict[str, Any]:
-        """Return all states, in the form of Arrow, with timers, and clear them."""
-        held: dict[str, Any] = {"timers": [*timers]}
+        """Return all states in Arrow's form, with the timers, and clear the states."""
+        packed: dict[str, Any] = {"timers": [*timers]}
         for name, kind in self._types(self._values, "value").items():
-            found = self._values[name].get() if self._values[name].exists() else None
-            held[f"value {name}"] = None if found is None else kind.packed(found)
+            current = self._values[name].get() if self._values[name].exists() else None
+            packed[f"value {name}"] = None if current is None else kind.packed(current)
         for name, kind in self._types(self._lists, "list").items():
             state = self._lists[name]
-            some = [kind.packed(v) for v in state.get()] if state.exists() else None
-            held[f"list {name}"] = some
+            items = [kind.packed(v) for v in state.get()] if state.exists() else None
+            packed[f"list {name}"] = items
         for name, (key, value) in self._map_types().items():
             pairs = self._maps[name].iterator() if self._maps[name].exists() else None
-            held[f"map {name}"] = pairs and [
+            packed[f"map {name}"] = pairs and [
                 {"key": key.packed(k), "value": value.packed(v)} for k, v in pairs
             ]
         for each in self._states:
             each.clear()
-        return held
+        return packed
 
-    def load(self, held: dict[str, Any]) -> None:
-        """Take in the states that were unloaded elsewhere."""
+    def load(self, packed: dict[str, Any]) -> None:
+        """Set the states to those that another worker unloaded."""
         for name, kind in self._types(self._values, "value").items():
-            if (value := held[f"value {name}"]) is not None:
+            if (value := packed[f"value {name}"]) is not None:
                 self._values[name].update(kind.unpacked(value))
         for name, kind in self._types(self._lists, "list").items():
-            if (values := held[f"list {name}"]) is not None:
+            if (values := packed[f"list {name}"]) is not None:
                 self._lists[name].put([kind.unpacked(value) for value in values])
         for name, (key, kind) in self._map_types().items():
-            for pair in held[f"map {name}"] or ():
+            for pair in packed[f"map {name}"] or ():
                 self._maps[name].updateValue(
                     key.unpacked(pair["key"]), kind.unpacked(pair["value"])
                 )
@@ -134,7 +134,7 @@ class Carrier:
         return [*self._values.values(), *self._lists.values(), *self._maps.values()]
 
     def _types(self, states: Any, kind: str) -> dict[str, StateType]:
-        """Return the types of values or lists; Spark has parsed what the user gave."""
+        """Return the types of value or list states, as Spark parsed them."""
         clients = {name: getattr(state, f"_{kind}StateClient") for name, state in states.items()}
         return {name: StateType(client.schema) for name, client in clients.items()}
 
@@ -155,11 +155,11 @@ class MovingProcessor(StatefulProcessor):
     user
         The user's processor.
     time_mode
-        The user's.
+        The user's time mode.
     schema
-        Of the key.
+        The schema of the key.
     reporter
-        Takes what tasks report.
+        Collects the reports of tasks.
     """
 
     user: StatefulProcessor
@@ -169,26 +169,26 @@ class MovingProcessor(StatefulProcessor):
 
     @property
     def times_out(self) -> bool:
-        """Whether there are timers, also for states on their way."""
+        """Whether timers can fire, also for states on their way."""
         return self.time_mode.lower() != "none"
 
     def apply(
         self, rows: DataFrame, keys: Sequence[ColumnOrName], slot: str, mode: str
     ) -> DataFrame:
-        """Return the results."""
+        """Return the results of the user's processor."""
         output, grouped = self.reporter.output, rows.groupBy(*keys, slot)
         return grouped.transformWithStateInPandas(self, output, mode, self.time_mode)
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        """Let the user's processor ask for its states."""
-        self.handle, self.carrier = handle, Carrier(handle)
+        """Initialise the user's processor with a handle that tracks its states."""
+        self.handle, self.tracking = handle, TrackingHandle(handle)
         self.fired: set[tuple[str, int]] = set()
-        # Spark calls once for each row of a key that pandas takes for NaN: null, if it is a number.
+        # Spark calls once for each row of a key that is NaN to pandas: null, if it is a number.
         self.imported: set[str] = set()
         self.exported: dict[str, dict[str, Any]] = {}
-        self.user.init(cast(StatefulProcessorHandle, self.carrier))
+        self.user.init(cast(StatefulProcessorHandle, self.tracking))
         if self.times_out:
-            self.hidden = handle.getValueState(HIDDEN, "facts string, wakes bigint")
+            self.hidden = handle.getValueState(HIDDEN_STATE, "facts string, wakes bigint")
 
     def handleInputRows(  # noqa: N802
         self,
@@ -196,35 +196,35 @@ class MovingProcessor(StatefulProcessor):
         rows: Iterator[pd.DataFrame],
         timerValues: TimerValues,  # noqa: N803
     ) -> Iterator[pd.DataFrame]:
-        """Do what a micro-batch brings to a key at this worker."""
-        orders, _, chunks = Rows.split(rows)
-        facts = KeyOrders.read(orders)
-        if facts.to == ANNOUNCED:
-            self._expect(facts, timerValues)
+        """Process the rows or the announcement of a key in a micro-batch."""
+        text, _, chunks = Rows.split(rows)
+        orders = KeyOrders.read(text)
+        if orders.to == ANNOUNCED:
+            self._expect(orders, timerValues)
             return
-        known, wakes = self._remembered()
-        if wakes != ASLEEP:
-            self.handle.deleteTimer(wakes)
-        before = bool(facts.key) and self._exists()
-        if facts.key in self.exported:
-            self._load(self.exported.pop(facts.key))
-        elif facts.object and facts.key not in self.imported:
-            self._load(self._fetched(facts))
-        meter, note = Meter(), None
-        users = self.user.handleInputRows(key[:-1], meter.counted(chunks), timerValues)
-        yield from meter.timed(users)
-        if facts.to != STAY:
-            yield from self._fire(key, timerValues, self._timers())
-            note = self._export(facts)
-        elif facts.key:
-            note = self._stays(facts, before)
+        stored, wake_at = self._stored_orders()
+        if wake_at != NO_TIMER:
+            self.handle.deleteTimer(wake_at)
+        existed = bool(orders.key) and self._exists()
+        if orders.key in self.exported:
+            self._load(self.exported.pop(orders.key))
+        elif orders.object and orders.key not in self.imported:
+            self._load(self._fetch(orders))
+        meter, change = Meter(), None
+        results = self.user.handleInputRows(key[:-1], meter.counted(chunks), timerValues)
+        yield from meter.timed(results)
+        if orders.to != STAY:
+            yield from self._fire_due(key, timerValues, self._timers())
+            change = self._export(orders)
+        elif orders.key:
+            change = self._local_change(orders, existed)
         if self.times_out:
-            self._remember(facts, known, wakes)
+            self._store_orders(orders, stored, wake_at)
         cost = None
-        if meter.matters:
+        if meter.worth_reporting:
             worker = partition_and_batch()[0]
-            cost = Cost(meter.records, meter.seconds, 1, worker).text(facts.id)
-        self.reporter.report(cost, note)
+            cost = Cost(meter.records, meter.seconds, 1, worker).text(orders.id)
+        self.reporter.report(cost, change)
 
     def handleExpiredTimer(  # noqa: N802
         self,
@@ -232,82 +232,84 @@ class MovingProcessor(StatefulProcessor):
         timerValues: TimerValues,  # noqa: N803
         expiredTimerInfo: ExpiredTimerInfo,  # noqa: N803
     ) -> Iterator[pd.DataFrame]:
-        """Take in a state that was announced, or let the user's processor handle its timer."""
+        """Import a state that was announced, or let the user's processor handle its timer."""
         if (repr(tuple(key)), expiredTimerInfo.getExpiryTimeInMs()) in self.fired:
-            return  # Spark may have seen it before it was deleted
-        facts, wakes = self._remembered()
-        if wakes != ASLEEP:
-            yield from self._woken(key, timerValues, facts, wakes)
+            return  # Spark may have listed it before it was deleted
+        orders, wake_at = self._stored_orders()
+        if wake_at != NO_TIMER:
+            yield from self._wake(key, timerValues, orders, wake_at)
             return
-        before = bool(facts.key) and self._exists()
+        existed = bool(orders.key) and self._exists()
         yield from self.user.handleExpiredTimer(self._row(key), timerValues, expiredTimerInfo)
-        if facts.key:
+        if orders.key:
             fired = expiredTimerInfo.getExpiryTimeInMs()
-            self.reporter.report(None, self._stays(facts, before, fired))
+            self.reporter.report(None, self._local_change(orders, existed, fired))
             if not self._exists(fired):
                 self.hidden.clear()
 
-    def _woken(
-        self, key: tuple[Any, ...], values: TimerValues, facts: KeyOrders, wakes: int
+    def _wake(
+        self, key: tuple[Any, ...], values: TimerValues, orders: KeyOrders, wake_at: int
     ) -> Iterator[pd.DataFrame]:
-        """Take in a state that was announced, if it has come."""
+        """Import a state that was announced, if it was exported, and fire its due timers."""
         self.hidden.clear()
-        self.handle.deleteTimer(wakes)
-        orders = self.reporter.log.orders(micro_batch())
-        where = orders.record.where(facts.id, facts.key, partition_and_batch()[0])
-        if not where:
+        self.handle.deleteTimer(wake_at)
+        record = self.reporter.log.orders(micro_batch()).record
+        location = record.location(orders.id, orders.key, partition_and_batch()[0])
+        if not location:
             return
-        arrived = facts._replace(object=where)
-        self._load(self._fetched(arrived))
-        yield from self._fire(key, values, self._timers())
-        self.reporter.report(None, self._stays(arrived, before=False))
-        self._remember(facts, KeyOrders(), ASLEEP)
+        arrived = orders._replace(object=location)
+        self._load(self._fetch(arrived))
+        yield from self._fire_due(key, values, self._timers())
+        self.reporter.report(None, self._local_change(arrived, existed=False))
+        self._store_orders(orders, KeyOrders(), NO_TIMER)
 
     def close(self) -> None:
         """Close the user's processor."""
         self.user.close()
 
-    def _expect(self, facts: KeyOrders, values: TimerValues) -> None:
-        """Have the key woken in the next batch."""
-        wakes = self._now(values) + 1
-        self.hidden.update((facts.text, wakes))
-        self.handle.registerTimer(wakes)
+    def _expect(self, orders: KeyOrders, values: TimerValues) -> None:
+        """Wake the key in the next batch, by a timer."""
+        wake_at = self._now(values) + 1
+        self.hidden.update((orders.text, wake_at))
+        self.handle.registerTimer(wake_at)
 
-    def _fetched(self, facts: KeyOrders) -> dict[str, Any]:
+    def _fetch(self, orders: KeyOrders) -> dict[str, Any]:
         """Return a state that was exported for this worker."""
         log, worker = self.reporter.log, partition_and_batch()[0]
-        held, _ = log.fetch(facts.object, facts.key, worker, self.carrier.kind)
-        self.imported.add(facts.key)
-        return cast("dict[str, Any]", held)
+        packed, _ = log.fetch(orders.object, orders.key, worker, self.tracking.kind)
+        self.imported.add(orders.key)
+        return cast("dict[str, Any]", packed)
 
-    def _load(self, held: dict[str, Any]) -> None:
-        """Take in a state, and its timers."""
-        self.carrier.load(held)
-        for at in held["timers"]:
+    def _load(self, packed: dict[str, Any]) -> None:
+        """Set the states of the key, and register its timers."""
+        self.tracking.load(packed)
+        for at in packed["timers"]:
             self.handle.registerTimer(at)
 
-    def _export(self, facts: KeyOrders) -> Note:
+    def _export(self, orders: KeyOrders) -> StateChange:
         timers = self._timers()
-        if self.carrier.empty and not timers:
-            return Note(GONE, facts.id, facts.key, facts.to)
-        kind, held = self.carrier.kind, self.carrier.unload(timers)
+        if self.tracking.empty and not timers:
+            return StateChange(GONE, orders.id, orders.key, orders.to)
+        kind, packed = self.tracking.kind, self.tracking.unload(timers)
         for timer in timers:
             self.handle.deleteTimer(timer)
-        self.exported[facts.key] = held
-        place, size = (MOVED, facts.id, facts.key, facts.to), len(pickle.dumps(held))
-        return Note(*place, held, None, type_bytes(kind), size)
+        self.exported[orders.key] = packed
+        place, size = (MOVED, orders.id, orders.key, orders.to), len(pickle.dumps(packed))
+        return StateChange(*place, packed, None, type_bytes(kind), size)
 
-    def _stays(self, facts: KeyOrders, before: bool, fired: int | None = None) -> Note | None:
-        """Return what to tell of a state that does not leave."""
-        place = facts.id, facts.key, partition_and_batch()[0]
+    def _local_change(
+        self, orders: KeyOrders, existed: bool, fired: int | None = None
+    ) -> StateChange | None:
+        """Return the change of a state that stays here; None if there is none."""
+        place = orders.id, orders.key, partition_and_batch()[0]
         if not self._exists(fired):
-            return Note(GONE, *place) if before or facts.object else None
-        return Note(HERE, *place) if facts.object or not before else None
+            return StateChange(GONE, *place) if existed or orders.object else None
+        return StateChange(HERE, *place) if orders.object or not existed else None
 
-    def _fire(
+    def _fire_due(
         self, key: tuple[Any, ...], values: TimerValues, timers: Sequence[int]
     ) -> Iterator[pd.DataFrame]:
-        """Let the user's processor handle the timers of a key that are due, as Spark would."""
+        """Let the user's processor handle the due timers of a key, as Spark would."""
         for at in sorted(timers):
             if at <= self._now(values):
                 yield from self.user.handleExpiredTimer(
@@ -317,26 +319,26 @@ class MovingProcessor(StatefulProcessor):
                 self.handle.deleteTimer(at)
 
     def _row(self, key: tuple[Any, ...]) -> Row:
-        """Return a key as Spark hands it to handlers of timers: with names."""
+        """Return a key as Spark passes it to timer handlers: a row with field names."""
         return cast(Row, _with_names(key[:-1], self.schema))
 
     def _exists(self, fired: int | None = None) -> bool:
-        """Say whether there is a state or a timer, other than one that fires right now."""
-        return not self.carrier.empty or any(at != fired for at in self._timers())
+        """Return whether the key has a state, or a timer other than the one that fires now."""
+        return not self.tracking.empty or any(at != fired for at in self._timers())
 
     def _timers(self) -> list[int]:
         return [*self.handle.listTimers()] if self.times_out else []
 
-    def _remembered(self) -> tuple[KeyOrders, int]:
-        """Return what is known of a key, and the timer that is to wake it."""
-        found = self.hidden.get() if self.times_out and self.hidden.exists() else None
-        return (KeyOrders(), ASLEEP) if found is None else (KeyOrders.read(found[0]), int(found[1]))
+    def _stored_orders(self) -> tuple[KeyOrders, int]:
+        """Return the stored orders of a key, and the timer that wakes it."""
+        row = self.hidden.get() if self.times_out and self.hidden.exists() else None
+        return (KeyOrders(), NO_TIMER) if row is None else (KeyOrders.read(row[0]), int(row[1]))
 
-    def _remember(self, facts: KeyOrders, known: KeyOrders, wakes: int) -> None:
-        """Keep what is to be told of a key when a timer of it fires; wake it no more."""
-        stays = facts.key and facts.to == STAY and self._exists()
-        if stays and (known.text != facts.text or wakes != ASLEEP):
-            self.hidden.update((facts.text, ASLEEP))
+    def _store_orders(self, orders: KeyOrders, stored: KeyOrders, wake_at: int) -> None:
+        """Store the orders of a key for when its timers fire, without a timer that wakes it."""
+        stays = orders.key and orders.to == STAY and self._exists()
+        if stays and (stored.text != orders.text or wake_at != NO_TIMER):
+            self.hidden.update((orders.text, NO_TIMER))
         elif not stays and self.hidden.exists():
             self.hidden.clear()
 
@@ -347,7 +349,7 @@ class MovingProcessor(StatefulProcessor):
 
 
 def _with_names(value: Any, kind: DataType) -> Any:
-    """Return a value of a key that pandas had as Spark itself hands it over."""
+    """Return a key's value that comes from pandas in the form in which Spark passes it."""
     if isinstance(kind, StructType) and value is not None:
         parts = value.values() if isinstance(value, dict) else value
         return Row(*kind.names)(

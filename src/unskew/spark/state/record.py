@@ -1,4 +1,4 @@
-"""Where states are, by keys: what tasks told, put together; and what follows for a batch."""
+"""The record of where states are, merged from the reports of tasks, and the orders of a batch."""
 
 from __future__ import annotations
 
@@ -19,26 +19,25 @@ from unskew.spark.state.protocol import STAY
 PLACES = pa.schema(
     {"id": pa.int64(), "key": pa.large_string(), "worker": pa.int32(), "object": pa.large_string()}
 )
-"""A key by the id of plans and by its text, the worker that has its state, or will have it, and the
-object that it is in, with block and row, if it is on its way. A worker of -1: there is no state; an
-object of no name: there is none either, but a plan wants the key to be there."""
-PARKED = ""
-WANTED = pa.schema({"id": pa.int64(), "worker": pa.int32()})
-KEYS = ["id", "key"]
+"""A key by its id in plans and by its text, the worker that has its state or will have it, and, for
+a state on its way, its object with block and row. Worker -1 means that there is no state; the
+object `RESERVED` that there is none either, but that a plan assigns the key to the worker."""
+RESERVED = ""
+PLANNED = pa.schema({"id": pa.int64(), "worker": pa.int32()})
 
 Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class CellOwners:
-    """Where keys are that no plan and no record tells of.
+    """The workers of keys that are in no plan and not in the record.
 
     Parameters
     ----------
     n_workers
         Shuffle partitions.
     active
-        The workers that are active, if they come and go.
+        The active workers, if workers come and go.
     """
 
     n_workers: int
@@ -51,7 +50,7 @@ class CellOwners:
 
     @property
     def workers(self) -> tuple[int, ...]:
-        """The workers that are active."""
+        """The active workers."""
         return (*range(self.n_workers),) if self.active is None else self.active
 
     @cached_property
@@ -68,47 +67,47 @@ class CellOwners:
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """Where a plan wants keys to be; the others should be at home."""
+class PlannedWorkers:
+    """The workers that a plan assigns to keys; all other keys belong at home."""
 
     table: pa.Table
 
     @classmethod
-    def none(cls) -> Wanted:
-        """Return what no plan wants."""
-        return cls(WANTED.empty_table())
+    def none(cls) -> PlannedWorkers:
+        """Return the assignment without a plan: all keys belong at home."""
+        return cls(PLANNED.empty_table())
 
     @classmethod
-    def of(cls, keys: NDArray[np.uint64], workers: NDArray[Any]) -> Wanted:
-        """Return what a plan wants."""
+    def of(cls, keys: NDArray[np.uint64], workers: NDArray[Any]) -> PlannedWorkers:
+        """Return the assignment of a plan."""
         order = np.argsort(keys.view(np.int64), kind="stable")
         columns = [keys.view(np.int64)[order], workers[order].astype(np.int32)]
-        return cls(pa.table(columns, schema=WANTED))
+        return cls(pa.table(columns, schema=PLANNED))
 
     @cached_property
     def ids(self) -> Ints:
-        """The keys, in order."""
+        """The ids of the keys, in ascending order."""
         return np.asarray(self.table["id"].to_numpy())
 
-    def workers(self, ids: Ints, homes: CellOwners) -> Ints:
-        """Return where keys should be: not at a worker that is not active."""
-        found = homes.of(ids)
+    def workers(self, ids: Ints, owners: CellOwners) -> Ints:
+        """Return the workers that keys belong on, all of them active."""
+        at_home = owners.of(ids)
         if not len(self.ids) or not len(ids):
-            return found
+            return at_home
         at = np.minimum(np.searchsorted(self.ids, ids), len(self.ids) - 1)
         workers = self.table["worker"].to_numpy().astype(np.int64)[at]
-        known = (self.ids[at] == ids) & np.isin(workers, homes.workers)
-        return np.where(known, workers, found)
+        usable = (self.ids[at] == ids) & np.isin(workers, owners.workers)
+        return np.where(usable, workers, at_home)
 
 
 @dataclass(frozen=True)
 class Record:
-    """Where states are that a key alone does not tell.
+    """The places of states that do not follow from their keys alone.
 
     Parameters
     ----------
     base, changed
-        All of them, and what has changed since.
+        The places of the last snapshot, and those that have changed since.
     """
 
     base: pa.Table
@@ -116,90 +115,90 @@ class Record:
 
     @classmethod
     def empty(cls) -> Record:
-        """Return the record of a query that begins."""
+        """Return the record of a new query."""
         return cls(PLACES.empty_table(), PLACES.empty_table())
 
     @property
     def changes(self) -> int:
-        """How many keys have changed."""
+        """The number of keys whose places have changed."""
         return len(self.changed)
 
     @cached_property
     def table(self) -> pa.Table:
-        """All keys of the record."""
-        kept = _without(self.base, self.changed)
-        return pa.concat_tables([kept, _held(self.changed)])
+        """The places of all keys of the record."""
+        unchanged = _without(self.base, self.changed)
+        return pa.concat_tables([unchanged, _placed(self.changed)])
 
-    def settled(self) -> Record:
-        """Return the same with nothing changed."""
+    def compacted(self) -> Record:
+        """Return the same record with all places in its base."""
         return Record(self.table.combine_chunks(), PLACES.empty_table())
 
-    def after(self, told: pa.Table, homes: CellOwners, wanted: Wanted) -> Record:
-        """Return what is known when tasks have told more.
+    def after(self, reported: pa.Table, owners: CellOwners, planned: PlannedWorkers) -> Record:
+        """Return the record with the places that tasks reported.
 
-        Without workers that come and go, keys that are at home are not recorded, and one without a
-        state is taken to be where it should be.
+        If workers do not come and go, keys at home are not recorded, and a key without a state
+        counts as being on the worker that it belongs on.
         """
-        if not len(told):
+        if not len(reported):
             return self
-        if not homes.elastic:
-            ids = told["id"].to_numpy()
-            workers, at_home = told["worker"].to_numpy().astype(np.int64), homes.of(ids)
-            goal, gone = wanted.workers(ids, homes), workers < 0
-            objects = pc.if_else(pa.array(gone), PARKED, told["object"])
+        if not owners.elastic:
+            ids = reported["id"].to_numpy()
+            workers, at_home = reported["worker"].to_numpy().astype(np.int64), owners.of(ids)
+            goal, gone = planned.workers(ids, owners), workers < 0
+            objects = pc.if_else(pa.array(gone), RESERVED, reported["object"])
             workers = np.where(gone, goal, workers)
-            still = gone | np.asarray(told["object"].is_null())
+            still = gone | np.asarray(reported["object"].is_null())
             workers = np.where(still & (workers == at_home), -1, workers)
             places = [pa.array(workers.astype(np.int32)), objects.cast(pa.large_string())]
-            told = pa.table([told["id"], told["key"], *places], schema=PLACES)
-        return self.replaced(told)
+            reported = pa.table([reported["id"], reported["key"], *places], schema=PLACES)
+        return self.replaced(reported)
 
-    def wanted_only(self, homes: CellOwners, wanted: Wanted) -> Record:
-        """Return the record without keys that have no state, and that no plan wants there."""
-        parked = self.table.filter(pc.equal(self.table["object"], PARKED))
-        goal = wanted.workers(parked["id"].to_numpy(), homes)
-        left = parked.filter(pa.array(parked["worker"].to_numpy() != goal))
-        if not len(left):
+    def without_unplanned(self, owners: CellOwners, planned: PlannedWorkers) -> Record:
+        """Return the record without reserved places that the plan does not assign any more."""
+        reserved = self.table.filter(pc.equal(self.table["object"], RESERVED))
+        goal = planned.workers(reserved["id"].to_numpy(), owners)
+        unplanned = reserved.filter(pa.array(reserved["worker"].to_numpy() != goal))
+        if not len(unplanned):
             return self
-        nowhere = pa.array(np.full(len(left), -1, np.int32))
-        return self.replaced(left.set_column(2, "worker", nowhere))
+        nowhere = pa.array(np.full(len(unplanned), -1, np.int32))
+        return self.replaced(unplanned.set_column(2, "worker", nowhere))
 
     def replaced(self, places: pa.Table) -> Record:
-        """Return the record with other places of some keys."""
+        """Return the record with new places of some keys."""
         changed = pa.concat_tables([_without(self.changed, places), places])
-        changed = changed if len(self.base) else _held(changed)
+        changed = changed if len(self.base) else _placed(changed)
         return Record(self.base, changed.combine_chunks())
 
     @cached_property
     def pending(self) -> pa.Table:
-        """The keys whose states are on their way."""
+        """The places of states that are on their way."""
         return self.table.filter(pc.greater(pc.binary_length(self.table["object"]), 0))
 
     def awaited(self) -> Counter[str]:
-        """Return the objects that states are in, with how many."""
+        """Return the objects with states that are on their way, and how many each has."""
         paths = pc.split_pattern(self.pending["object"], "#", max_splits=1)
         return Counter(pc.list_element(paths, 0).to_pylist()) if len(paths) else Counter()
 
     def in_object(self, path: str) -> list[dict[str, Any]]:
-        """Return the keys whose states are in an object."""
+        """Return the places of states in an object, in the order of its blocks and rows."""
         chosen = pc.starts_with(self.pending["object"], f"{path}#")
-        found: list[dict[str, Any]] = self.pending.filter(chosen).to_pylist()
-        return sorted(found, key=lambda row: [int(n) for n in row["object"].split("#")[1:]])
+        places: list[dict[str, Any]] = self.pending.filter(chosen).to_pylist()
+        return sorted(places, key=lambda row: [int(n) for n in row["object"].split("#")[1:]])
 
     @cached_property
-    def on_their_way(self) -> dict[tuple[int, str], tuple[str, int]]:
-        """The objects of states by keys, and where they go."""
+    def in_transit(self) -> dict[tuple[int, str], tuple[str, int]]:
+        """The locations and the target workers of states that are on their way, by key."""
         columns = (self.pending[name].to_pylist() for name in ("id", "key", "object", "worker"))
         return {(number, key): (path, to) for number, key, path, to in zip(*columns, strict=True)}
 
-    def where(self, number: int, key: str, worker: int) -> str:
-        """Return the object of a state that is on its way to a worker; none if none is."""
-        path, to = self.on_their_way.get((number, key), ("", -1))
+    def location(self, number: int, key: str, worker: int) -> str:
+        """Return the location of a state that is on its way to a worker; empty if none is."""
+        path, to = self.in_transit.get((number, key), ("", -1))
         return path if to == worker else ""
 
 
-def _held(table: pa.Table) -> pa.Table:
-    """Return the keys that have a state."""
+def _placed(table: pa.Table) -> pa.Table:
+    """Return the rows of keys that have a place."""
     return table.filter(pc.greater_equal(table["worker"], 0))
 
 
@@ -207,93 +206,91 @@ def _without(table: pa.Table, others: pa.Table) -> pa.Table:
     """Return a table without the keys of another."""
     if not len(table) or not len(others):
         return table
-    near = np.isin(table["id"].to_numpy(), others["id"].to_numpy())
-    if not near.any():
+    same_id = np.isin(table["id"].to_numpy(), others["id"].to_numpy())
+    if not same_id.any():
         return table
-    # Joins of Arrow do not take large texts; few rows are left here, so Python will do.
-    known = {*zip(others["id"].to_pylist(), others["key"].to_pylist(), strict=True)}
-    rows = np.flatnonzero(near)
-    some = table.take(rows)
-    same = [
-        pair in known for pair in zip(some["id"].to_pylist(), some["key"].to_pylist(), strict=True)
-    ]
+    # Arrow cannot join by large strings; few rows are left here, so Python is fast enough.
+    removed = {*zip(others["id"].to_pylist(), others["key"].to_pylist(), strict=True)}
+    rows = np.flatnonzero(same_id)
+    similar = table.take(rows)
+    keys = zip(similar["id"].to_pylist(), similar["key"].to_pylist(), strict=True)
     keep = np.ones(len(table), bool)
-    keep[rows[np.array(same)]] = False
+    keep[rows[np.array([key in removed for key in keys])]] = False
     return table.filter(pa.array(keep))
 
 
 @dataclass(frozen=True)
 class Orders:
-    """What a batch does with keys.
+    """The orders of a batch: where states are, and where they should go.
 
     Parameters
     ----------
     log, batch
-        The id of the record, and the batch.
-    homes, record, wanted
-        Where keys are, and where they should be.
+        The id of the log, and the batch.
+    owners, record, planned
+        The workers of keys by default, by the record, and by the plan.
     base
-        The file of the record as a whole.
+        The file of the last snapshot of the record.
     """
 
     log: str
     batch: int
-    homes: CellOwners
+    owners: CellOwners
     record: Record
-    wanted: Wanted
+    planned: PlannedWorkers
     base: str | None = None
 
     @property
-    def telling(self) -> bool:
-        """Whether tasks may have anything to tell."""
-        return self.homes.elastic or len(self.wanted.ids) > 0 or len(self.record.table) > 0
+    def tasks_report(self) -> bool:
+        """Whether the tasks of the batch report state changes, as states may move."""
+        return self.owners.elastic or len(self.planned.ids) > 0 or len(self.record.table) > 0
 
     def by_id(self) -> pa.Table:
-        """Return a row for each id that rows cannot be sent by alone.
+        """Return a row for each id whose keys are not all at home, or should not stay there.
 
-        Where keys with this id go that are not ``known``, with what to do with their state; and for
-        those that are, where they go, and so on.
+        A row has the keys of the record with this id in ``known``, each with its target, the orders
+        for its state and its object; the other columns are for all other keys with this id.
         """
         place = np.asarray(self.record.table["worker"].to_numpy(), np.int64)
         ids = np.asarray(self.record.table["id"].to_numpy())
-        goal = self.wanted.workers(ids, self.homes)
-        if self.homes.elastic:
-            away = (place != goal) | (place != self.homes.of(ids))
+        goal = self.planned.workers(ids, self.owners)
+        if self.owners.elastic:
+            away = (place != goal) | (place != self.owners.of(ids))
             away |= np.asarray(self.record.table["object"].is_valid())
             listed = np.isin(ids, ids[away])
         else:
             listed = np.ones(len(ids), bool)
         rows = np.flatnonzero(listed)
         rows = rows[np.argsort(ids[rows], kind="stable")]
-        planned = self.wanted.ids
-        wanted = self.wanted.workers(planned, self.homes)
-        others = planned[wanted != self.homes.of(planned)]
+        planned = self.planned.ids
+        assigned = self.planned.workers(planned, self.owners)
+        others = planned[assigned != self.owners.of(planned)]
         unique = np.union1d(ids[rows], others)
-        generic = self.wanted.workers(unique, self.homes)
-        start = generic if self.homes.elastic else self.homes.of(unique)
+        generic = self.planned.workers(unique, self.owners)
+        start = generic if self.owners.elastic else self.owners.of(unique)
         offsets = np.searchsorted(ids[rows], np.append(unique, np.iinfo(np.int64).max), "left")
         offsets[-1] = len(rows)
         chosen = self.record.table.take(rows)
         known = pa.StructArray.from_arrays(
             [
                 chosen["key"].combine_chunks().cast(pa.string()),
-                *self._sent(place[rows], goal[rows]),
+                *self._targets(place[rows], goal[rows]),
                 chosen["object"].combine_chunks().cast(pa.string()),
             ],
             ["key", "target", "to", "announced", "object"],
         )
         lists = pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), known)
-        columns = [pa.array(unique), *self._sent(start, generic), lists]
+        columns = [pa.array(unique), *self._targets(start, generic), lists]
         return pa.table(columns, ["id", "target", "to", "announced", "known"])
 
     def by_cell(self) -> pa.Table:
-        """Return where new keys go, by their cells."""
-        goal = targets(self.homes.n_workers)[self.homes.by_cell]
+        """Return the targets of new keys, by cell."""
+        goal = targets(self.owners.n_workers)[self.owners.by_cell]
         return pa.table({"id": pa.array(np.arange(len(goal))), "target": pa.array(goal)})
 
-    def _sent(self, place: Ints, goal: Ints) -> list[pa.Array]:
-        """Return the targets of workers, what to do with states there, and targets to announce."""
-        anchored, stays = targets(self.homes.n_workers), place == goal
+    def _targets(self, place: Ints, goal: Ints) -> list[pa.Array]:
+        """Return the targets of rows, the orders for their states, and announcement targets."""
+        anchored, stays = targets(self.owners.n_workers), place == goal
         return [
             pa.array(anchored[place]),
             pa.array(np.where(stays, STAY, goal).astype(np.int32)),
@@ -301,19 +298,19 @@ class Orders:
         ]
 
 
-def told_places(path: str, index: pa.RecordBatch) -> pa.Table:
-    """Return where the states are of which a task told."""
+def reported_places(path: str, index: pa.RecordBatch) -> pa.Table:
+    """Return the places of states by the index of a task's object."""
     moved = pc.equal(index["kind"], MOVED)
     parts = [pa.scalar(path), index["block"].cast(pa.string()), index["row"].cast(pa.string())]
-    where = pc.binary_join_element_wise(*parts, "#").cast(pa.large_string())
+    locations = pc.binary_join_element_wise(*parts, "#").cast(pa.large_string())
     gone = pc.equal(index["kind"], GONE)
     worker = pc.if_else(gone, pa.scalar(-1, pa.int32()), index["worker"])
-    objects = pc.if_else(moved, where, pa.scalar(None, pa.large_string()))
+    objects = pc.if_else(moved, locations, pa.scalar(None, pa.large_string()))
     return pa.table([index["id"], index["key"], worker, objects], schema=PLACES)
 
 
 def table_bytes(table: pa.Table) -> bytes:
-    """Return a table as bytes."""
+    """Return a table as an Arrow stream."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as out:
         out.write_table(table)
@@ -321,5 +318,5 @@ def table_bytes(table: pa.Table) -> bytes:
 
 
 def read_table(data: bytes) -> pa.Table:
-    """Return the table of some bytes."""
+    """Return the table of an Arrow stream."""
     return pa.ipc.open_stream(data).read_all()

@@ -1,9 +1,9 @@
-"""What the tasks of stateful operators report: the costs of keys, and where their states are.
+"""The reports of stateful operators' tasks: the costs of keys, and the changes of their states.
 
-Spark calls an operator key by key, and does not say when a task's last key is done. So what is
-reported is appended to a file of the task's attempt, on the local disk of the executor. A step
-behind the operator, in the same task, sees the end of the results: it takes the file, writes the
-task's object to the move log, and passes costs on in rows of their own, which Spark observes.
+Spark calls an operator key by key, without a signal that a task's last key is done. So reports are
+appended to a file of the task's attempt, on the local disk of the executor. A step after the
+operator, in the same task, sees the end of the results: it reads and removes the file, writes the
+task's object to the move log, and emits costs as rows of their own, which Spark observes.
 
 No column is added to the results: it would cost a tenth of a millisecond for each key.
 """
@@ -27,24 +27,24 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from unskew.spark.placement.names import Names
 from unskew.spark.runtime.tasks import attempt, micro_batch, partition_and_batch
-from unskew.spark.state.exports import Note
+from unskew.spark.state.exports import StateChange
 from unskew.spark.state.move_log import MoveLog
 
 
-class Report(NamedTuple):
-    """What is reported of a key: its cost, and where its state is."""
+class KeyReport(NamedTuple):
+    """The report of a key: its cost, and the change of its state."""
 
     cost: str | None = None
-    note: Note | None = None
+    change: StateChange | None = None
 
 
 class ReportFile:
-    """The reports of one attempt of a task: appended by one process, taken by another.
+    """The reports of one task attempt: appended by one process, taken by another.
 
     Parameters
     ----------
     path
-        Where it is. Only its owner can read and write it.
+        The path of the file. Only its owner can read and write it.
     """
 
     def __init__(self, path: Path) -> None:
@@ -53,22 +53,22 @@ class ReportFile:
 
     @classmethod
     def of_task(cls, operator: str) -> ReportFile:
-        """Return the file of an operator in the running attempt of a task."""
+        """Return the file of an operator in the running task attempt."""
         name = f"{attempt()}-{hashlib.sha256(operator.encode()).hexdigest()[:16]}"
-        # Spark's own folder, which goes with the executor: an attempt that fails leaves its file.
+        # Spark removes this folder with the executor, and so the files of failed attempts.
         local = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0] or tempfile.gettempdir()
         return cls(Path(local) / f"unskew-reports-{name}")
 
-    def append(self, report: Report) -> None:
-        """Add a report, so that it can be read at once."""
+    def append(self, report: KeyReport) -> None:
+        """Append a report, and flush it, so that another process can read it."""
         if self._file is None:
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
             self._file = os.fdopen(os.open(self.path, flags, 0o600), "ab")
-        cost, note = report
-        self._file.write(pickle.dumps((cost, None if note is None else tuple(note))))
+        cost, change = report
+        self._file.write(pickle.dumps((cost, None if change is None else tuple(change))))
         self._file.flush()
 
-    def take(self) -> list[Report]:
+    def take(self) -> list[KeyReport]:
         """Return all reports, and remove the file."""
         try:
             file = os.open(self.path, os.O_RDONLY | os.O_NOFOLLOW)
@@ -77,10 +77,10 @@ class ReportFile:
         reports = []
         with os.fdopen(file, "rb") as source:
             if os.fstat(source.fileno()).st_uid != os.getuid():
-                raise PermissionError(f"{self.path} belongs to another user")
+                raise PermissionError(f"{self.path} belongs to another user: remove it")
             while source.peek(1):
-                cost, note = _ValuesOnly(source).load()
-                reports.append(Report(cost, None if note is None else Note(*note)))
+                cost, change = _PlainUnpickler(source).load()
+                reports.append(KeyReport(cost, None if change is None else StateChange(*change)))
         self.path.unlink()
         return reports
 
@@ -90,50 +90,50 @@ class ReportFile:
             self._file.close()
 
 
-class _ValuesOnly(pickle.Unpickler):
-    """Reads plain values: nothing in a file can have code run."""
+class _PlainUnpickler(pickle.Unpickler):
+    """An unpickler for plain values only, so that a file cannot run code."""
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in (("decimal", "Decimal"), ("builtins", "bytearray")):
-            raise pickle.UnpicklingError(f"{module}.{name} is no plain value")
+            raise pickle.UnpicklingError(f"{module}.{name} is not a plain value")
         return super().find_class(module, name)
 
 
 _open: dict[tuple[str, str], ReportFile] = {}
-"""The files that this process writes to, by operator and attempt: those of one attempt."""
+"""The files that this process writes to, by operator and attempt; all are of one attempt."""
 
 
 @dataclass(frozen=True)
 class Reporter:
-    """Takes the reports of an operator's tasks.
+    """Collects the reports of an operator's tasks.
 
     Parameters
     ----------
     names
-        Of hidden columns.
+        The names of hidden columns.
     output
         The schema of the user's results.
     log
-        Of where states are.
+        The move log of the operator.
     """
 
     names: Names
     output: StructType
     log: MoveLog
 
-    def report(self, cost: str | None, note: Note | None) -> None:
-        """Report a key of the running task, if there is anything to report."""
-        if cost is None and note is None:
+    def report(self, cost: str | None, change: StateChange | None) -> None:
+        """Append the report of a key of the running task, if there is anything to report."""
+        if cost is None and change is None:
             return
-        this = self.log.root, attempt()
-        if this not in _open:
-            for old in [known for known in _open if known[1] != this[1]]:
+        file_key = self.log.root, attempt()
+        if file_key not in _open:
+            for old in [other for other in _open if other[1] != file_key[1]]:
                 _open.pop(old).close()
-            _open[this] = ReportFile.of_task(self.log.root)
-        _open[this].append(Report(cost, note))
+            _open[file_key] = ReportFile.of_task(self.log.root)
+        _open[file_key].append(KeyReport(cost, change))
 
     def observed(self, results: DataFrame, name: str) -> DataFrame:
-        """Return the user's results; observe what keys cost, and write down where states are."""
+        """Return the user's results; costs of keys are observed, and task objects written."""
         column = self.names("cost")
         fields = [nullable(field) for field in self.output]
         schema = StructType([*fields, StructField(column, StringType())])
@@ -142,22 +142,22 @@ class Reporter:
         return observed.filter(F.col(column).isNull()).drop(column)
 
     def step(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Pass the results of a task on; at its end, write down what it reported."""
+        """Yield the results of a task, and at its end write its object and yield its costs."""
         name = self.names("cost")
         schema: pa.Schema | None = None
         for batch in batches:
             schema = batch.schema
-            none = pa.nulls(batch.num_rows, pa.string())
-            yield pa.record_batch([*batch.columns, none], names=[*schema.names, name])
+            no_costs = pa.nulls(batch.num_rows, pa.string())
+            yield pa.record_batch([*batch.columns, no_costs], names=[*schema.names, name])
         reports = ReportFile.of_task(self.log.root).take()
-        notes = [report.note for report in reports if report.note is not None]
-        self.log.tell(micro_batch(), partition_and_batch()[0], notes)
+        changes = [report.change for report in reports if report.change is not None]
+        self.log.write_object(micro_batch(), partition_and_batch()[0], changes)
         costs = [report.cost for report in reports if report.cost is not None]
         if costs:
-            yield self._alone(costs, schema)
+            yield self._cost_rows(costs, schema)
 
-    def _alone(self, costs: list[str], schema: pa.Schema | None) -> pa.RecordBatch:
-        """Return rows that have costs, and no results."""
+    def _cost_rows(self, costs: list[str], schema: pa.Schema | None) -> pa.RecordBatch:
+        """Return rows with costs and no results."""
         from pyspark.sql.pandas.types import to_arrow_schema
 
         if schema is None:
@@ -168,5 +168,5 @@ class Reporter:
 
 
 def nullable(field: StructField) -> StructField:
-    """Return a field that may be null: rows of costs have nothing else."""
+    """Return the field as nullable, as rows with costs have nulls in all other columns."""
     return StructField(field.name, field.dataType, True, field.metadata)

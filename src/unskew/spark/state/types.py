@@ -1,9 +1,9 @@
-"""States as Spark keeps them: what comes back of a Python value, by the schema of the state.
+"""Conversion of states to the values that Spark would store, by the schema of the state.
 
-Spark pickles a state for the JVM, which makes of it what the schema says: it wraps integers, rounds
-floats and decimals, and takes null for what it cannot read (``EvaluatePython.makeFromJava``). A
-state that moves does not pass through Spark, so the same is done here. States on their way are
-Arrow, in Spark's own form: dates are days, times are microseconds.
+Spark pickles a state for the JVM, which converts it to the schema: it wraps integers, rounds floats
+and decimals, and turns what it cannot read into null (``EvaluatePython.makeFromJava``). A state
+that moves does not pass through Spark, so the same conversion is done here. States on their way are
+Arrow, in Spark's internal form: dates are days, times are microseconds.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from pyspark.sql.types import (
     UserDefinedType,
 )
 
-PLAIN: dict[type[DataType], pa.DataType] = {
+ARROW_TYPES: dict[type[DataType], pa.DataType] = {
     NullType: pa.null(),
     BooleanType: pa.bool_(),
     ByteType: pa.int8(),
@@ -57,16 +57,16 @@ PLAIN: dict[type[DataType], pa.DataType] = {
     DayTimeIntervalType: pa.int64(),
     BinaryType: pa.large_binary(),
 }
-KNOWN = (bool, int, float, str, bytes, bytearray, decimal.Decimal, list, tuple, dict, set)
-"""What the JVM can read at all; of the others it refuses the whole state."""
+READABLE = (bool, int, float, str, bytes, bytearray, decimal.Decimal, list, tuple, dict, set)
+"""Types that the JVM can read; with a value of any other type it refuses the whole state."""
 
-Kept = Callable[[Any], Any]
+Converter = Callable[[Any], Any]
 
 
 def arrow_type(kind: DataType) -> pa.DataType:
-    """Return how values of a type are written; a TypeError for types that no state may have."""
-    if type(kind) in PLAIN:
-        return PLAIN[type(kind)]
+    """Return the Arrow type for a Spark type; raise a TypeError if states of it cannot move."""
+    if type(kind) in ARROW_TYPES:
+        return ARROW_TYPES[type(kind)]
     if isinstance(kind, StringType):
         return pa.large_string()
     if isinstance(kind, DecimalType):
@@ -84,36 +84,36 @@ def arrow_type(kind: DataType) -> pa.DataType:
     )
 
 
-def kept_by(kind: DataType) -> Kept:
-    """Return what makes of a value what Spark would keep of it, in the form that Arrow takes.
+def to_stored(kind: DataType) -> Converter:
+    """Return a converter from a value to what Spark would store for it, in Arrow's form.
 
     Examples
     --------
-    >>> kept_by(ShortType())(70000), kept_by(FloatType())(0.1), kept_by(LongType())(1.5)
+    >>> to_stored(ShortType())(70000), to_stored(FloatType())(0.1), to_stored(LongType())(1.5)
     (4464, 0.10000000149011612, None)
-    >>> kept_by(DecimalType(10, 2))(decimal.Decimal("1.235"))
+    >>> to_stored(DecimalType(10, 2))(decimal.Decimal("1.235"))
     Decimal('1.24')
     """
     if isinstance(kind, UserDefinedType):
-        return kept_by(kind.sqlType())
+        return to_stored(kind.sqlType())
     if isinstance(kind, StructType):
         return _struct(kind)
     if isinstance(kind, ArrayType):
-        element = kept_by(kind.elementType)
-        return _read((list, tuple), lambda values: [element(value) for value in values])
+        element = to_stored(kind.elementType)
+        return _only((list, tuple), lambda values: [element(value) for value in values])
     if isinstance(kind, MapType):
-        key, item = kept_by(kind.keyType), kept_by(kind.valueType)
-        return _read((dict,), lambda pairs: [(key(k), item(v)) for k, v in pairs.items()])
+        key, item = to_stored(kind.keyType), to_stored(kind.valueType)
+        return _only((dict,), lambda pairs: [(key(k), item(v)) for k, v in pairs.items()])
     if isinstance(kind, StringType):
         return _text
     if isinstance(kind, BinaryType):
-        return _read((str, bytes, bytearray), _bytes)
+        return _only((str, bytes, bytearray), _bytes)
     if isinstance(kind, DecimalType):
-        return _read((decimal.Decimal,), lambda value: _decimal(value, kind))
+        return _only((decimal.Decimal,), lambda value: _decimal(value, kind))
     if isinstance(kind, FloatType):
-        return _read((float,), _float32)
+        return _only((float,), _float32)
     if isinstance(kind, DoubleType):
-        return _read((float,), lambda value: value)
+        return _only((float,), lambda value: value)
     if isinstance(kind, BooleanType):
         return lambda value: _checked(value) if isinstance(value, bool) else None
     if isinstance(kind, NullType):
@@ -122,55 +122,56 @@ def kept_by(kind: DataType) -> Kept:
 
 
 def _checked(value: Any) -> Any:
-    if value is not None and not isinstance(value, KNOWN):
+    if value is not None and not isinstance(value, READABLE):
         raise TypeError(
             f"a state has a {type(value).__module__}.{type(value).__qualname__} in it, which Spark "
-            f"cannot keep: use plain Python values, as of .tolist() or .item()"
+            f"cannot store: use plain Python values, as from .tolist() or .item()"
         )
     return value
 
 
-def _read(kinds: tuple[type, ...], change: Kept) -> Kept:
-    def kept(value: Any) -> Any:
-        return change(value) if isinstance(value, kinds) else _nothing(value)
+def _only(kinds: tuple[type, ...], convert: Converter) -> Converter:
+    def stored(value: Any) -> Any:
+        return convert(value) if isinstance(value, kinds) else _null(value)
 
-    return kept
+    return stored
 
 
-def _nothing(value: Any) -> None:
-    """Take null for what the JVM reads, but not as this type."""
+def _null(value: Any) -> None:
+    """Return null, for a value that the JVM can read, but not as this type."""
     _checked(value)
 
 
-def _integer(kind: DataType) -> Kept:
+def _integer(kind: DataType) -> Converter:
     widths: dict[type[DataType], int] = {ByteType: 8, ShortType: 16, IntegerType: 32, DateType: 32}
     bits = widths.get(type(kind), 64)
     half, whole = 1 << (bits - 1), 1 << bits
     wraps = isinstance(kind, ByteType | ShortType | IntegerType)
 
-    def kept(value: Any) -> Any:
+    def stored(value: Any) -> Any:
         if not isinstance(value, int) or isinstance(value, bool):
-            return _nothing(value)
+            return _null(value)
         if -half <= value < half:
             return value
         return (value + half) % whole - half if wraps and -(2**63) <= value < 2**63 else None
 
-    return kept
+    return stored
 
 
-def _struct(kind: StructType) -> Kept:
-    fields = [(str(i), kept_by(field.dataType)) for i, field in enumerate(kind)]
+def _struct(kind: StructType) -> Converter:
+    fields = [(str(i), to_stored(field.dataType)) for i, field in enumerate(kind)]
 
-    def kept(value: Any) -> Any:
+    def stored(value: Any) -> Any:
         if not isinstance(value, tuple):
-            return _nothing(value)
+            return _null(value)
         if len(value) != len(fields):
             raise ValueError(
-                f"a struct of a state has {len(value)} fields, and by its schema {len(fields)}"
+                f"a struct of a state must have {len(fields)} fields, as in its schema, got "
+                f"{len(value)}"
             )
         return {name: field(part) for (name, field), part in zip(fields, value, strict=True)}
 
-    return kept
+    return stored
 
 
 def _text(value: Any) -> str | None:
@@ -181,7 +182,7 @@ def _text(value: Any) -> str | None:
     if isinstance(value, int):
         return str(value)
     raise TypeError(
-        f"a state has a {type(value).__name__} where its schema has a string: make it a str"
+        f"a state has a {type(value).__name__} where its schema has a string: use a str"
     )
 
 
@@ -204,20 +205,20 @@ def _decimal(value: decimal.Decimal, kind: DecimalType) -> decimal.Decimal | Non
     return rounded
 
 
-def _back(kind: DataType) -> Kept | None:
-    """Return what makes of a value from Arrow one that Spark hands to Python; None for nothing."""
+def _from_arrow(kind: DataType) -> Converter | None:
+    """Return a converter from Arrow's form to what Spark passes to Python; None if they agree."""
     if isinstance(kind, UserDefinedType):
-        return _back(kind.sqlType())
+        return _from_arrow(kind.sqlType())
     if isinstance(kind, StructType):
-        parts = [_back(field.dataType) for field in kind]
+        parts = [_from_arrow(field.dataType) for field in kind]
         return lambda value: tuple(
             item if part is None or item is None else part(item)
             for part, item in zip(parts, value.values(), strict=True)
         )
-    if isinstance(kind, ArrayType) and (element := _back(kind.elementType)):
+    if isinstance(kind, ArrayType) and (element := _from_arrow(kind.elementType)):
         return lambda value: [None if each is None else element(each) for each in value]
     if isinstance(kind, MapType):
-        key, item = _back(kind.keyType), _back(kind.valueType)
+        key, item = _from_arrow(kind.keyType), _from_arrow(kind.valueType)
         return lambda value: {
             (k if key is None else key(k)): (v if item is None or v is None else item(v))
             for k, v in value
@@ -227,46 +228,46 @@ def _back(kind: DataType) -> Kept | None:
 
 @dataclass(frozen=True)
 class StateType:
-    """The type of a state: how it is written on its way, and what becomes of it.
+    """The type of a state, and the conversion of its values to Arrow's form and back.
 
     Parameters
     ----------
     schema
-        Of the state.
+        The schema of the state.
     """
 
     schema: StructType
 
     @cached_property
     def arrow(self) -> pa.DataType:
-        """How it is written."""
+        """The Arrow type in which states are written."""
         return arrow_type(self.schema)
 
     @cached_property
-    def _kept(self) -> Kept:
-        return kept_by(self.schema)
+    def _to_stored(self) -> Converter:
+        return to_stored(self.schema)
 
     @cached_property
-    def _taken(self) -> Kept:
-        return cast("Kept", _back(self.schema))
+    def _from_arrow(self) -> Converter:
+        return cast("Converter", _from_arrow(self.schema))
 
     def packed(self, values: Sequence[Any]) -> dict[str, Any]:
-        """Return a state of the user's as it is written."""
+        """Return a user's state in Arrow's form, converted as Spark would."""
         plain = Row(*map(_plain, values))
-        return cast("dict[str, Any]", self._kept(self.schema.toInternal(plain)))
+        return cast("dict[str, Any]", self._to_stored(self.schema.toInternal(plain)))
 
     def exact(self, values: Sequence[Any]) -> dict[str, Any]:
-        """Return a state as it is written, if it is of this type and nothing is lost."""
+        """Return a state in Arrow's form, without the conversions that would lose something."""
         row = self.schema.toInternal(tuple(values))
         return cast("dict[str, Any]", _named(row, self.schema))
 
     def unpacked(self, packed: dict[str, Any]) -> tuple[Any, ...]:
-        """Return a state as Spark would hand it to the user."""
-        return tuple(self.schema.fromInternal(self._taken(packed)))
+        """Return a state from Arrow's form, as Spark would pass it to the user."""
+        return tuple(self.schema.fromInternal(self._from_arrow(packed)))
 
 
 def _named(value: Any, kind: DataType) -> Any:
-    """Return a value with structs as Arrow takes them."""
+    """Return a value with structs as dictionaries, as Arrow takes them."""
     if value is None:
         return None
     if isinstance(kind, StructType):
@@ -276,13 +277,13 @@ def _named(value: Any, kind: DataType) -> Any:
         return [_named(each, kind.elementType) for each in value]
     if isinstance(kind, MapType):
         return [(_named(k, kind.keyType), _named(v, kind.valueType)) for k, v in value.items()]
-    if isinstance(kind, IntegralType) and not isinstance(value, Integral):  # Arrow would cut it
-        raise TypeError(f"{value!r} is no integer")
+    if isinstance(kind, IntegralType) and not isinstance(value, Integral):  # Arrow truncates
+        raise TypeError(f"{value!r} is not an integer")
     return value
 
 
 def _plain(value: Any) -> Any:
-    """Return what Spark's own update makes of a value of NumPy's or pandas'."""
+    """Return a NumPy or pandas value as the Python value that Spark's own update makes of it."""
     if isinstance(value, np.generic):
         return value.tolist()
     for method in ("to_pytimedelta", "to_pydatetime"):
@@ -291,11 +292,11 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def as_struct(given: StructType | str) -> StructType:
-    """Return a schema that may be given as text."""
-    found = StructType.fromDDL(given) if isinstance(given, str) else given
-    if not isinstance(found, StructType):
+def as_struct(schema: StructType | str) -> StructType:
+    """Return a schema that may be given as DDL text."""
+    struct = StructType.fromDDL(schema) if isinstance(schema, str) else schema
+    if not isinstance(struct, StructType):
         raise TypeError(
-            f"a schema has names and types, as in 'key string, n bigint', got {given!r}"
+            f"a schema must have names and types, as in 'key string, n bigint', got {schema!r}"
         )
-    return found
+    return struct

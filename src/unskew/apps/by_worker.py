@@ -1,4 +1,4 @@
-"""One state for each worker, not for each key: rows by worker, and where keys may have been."""
+"""Rows grouped by worker instead of by key, and the workers on which a key may have been."""
 
 from __future__ import annotations
 
@@ -27,20 +27,21 @@ ANY = for_split_rows("what a worker keeps")
 def by_worker(df: DataFrame, balance: Balancer, *keys: ColumnOrName) -> DataFrame:
     """Return routed rows with their worker: group by ``worker`` and ``slot``, in this order.
 
-    The group of worker w is processed on shuffle partition w. There are two more columns:
-    ``key_id``, the key as 64 bits, and ``away``, whether a plan has the row elsewhere than where
-    Spark's hash has its key. `PossibleWorkers` knows what they tell.
+    The group of worker w is processed on shuffle partition w. Two more columns are added:
+    ``key_id``, the key as 64 bits, and ``away``, whether a plan sent the row to another worker than
+    Spark's hash of its key. `PossibleWorkers` needs both. A column of one of these names in the
+    rows is refused.
     """
     for name in (WORKER, KEY_ID, AWAY):
         check_free(df, name, "rename it, that name is needed")
-    columns, reach = key_columns(df, keys), PossibleWorkers.of(balance, df)
-    n_workers, routing = reach.n_workers, balance.routing_of("by_worker", ANY)
+    columns, possible = key_columns(df, keys), PossibleWorkers.of(balance, df)
+    n_workers, routing = possible.n_workers, balance.routing_of("by_worker", ANY)
     identity = plan_key(columns) if routing.planned else key_id(columns)
     routed = balance.route(df, *keys).withColumns(
         {
             WORKER: worker_column(columns, F.col(SLOT), n_workers),
             KEY_ID: identity,
-            AWAY: F.lit(reach.by_plan) & (F.col(SLOT) != 0),
+            AWAY: F.lit(possible.by_plan) & (F.col(SLOT) != 0),
         }
     )
     target = F.element_at(F.lit(targets(n_workers).tolist()), F.col(WORKER) + 1)
@@ -50,15 +51,16 @@ def by_worker(df: DataFrame, balance: Balancer, *keys: ColumnOrName) -> DataFram
 
 @dataclass(frozen=True)
 class PossibleWorkers:
-    """Which workers the rows of a key may have been on.
+    """The workers on which the rows of a key may have been.
 
-    One by key grouping, two by ``pkg``, all by ``shuffle``. By a plan, the one where Spark's hash
-    has it, and those that saw it away from there. By a router that learns, all of them.
+    Key grouping has one for each key, ``pkg`` two, ``shuffle`` all. With a plan these are the one
+    that Spark's hash gives and those that received the key by a plan. With a router that learns
+    from the stream any worker is possible.
 
     Parameters
     ----------
     scheme
-        As of a balancer.
+        The scheme of the balancer.
     planned
         Whether rows are routed by a plan.
     n_workers
@@ -71,36 +73,36 @@ class PossibleWorkers:
 
     @classmethod
     def of(cls, balance: Balancer, df: DataFrame) -> PossibleWorkers:
-        """Return the reach of keys that a balancer routes."""
+        """Return the possible workers of keys that a balancer routes."""
         routing = balance.routing_of("by_worker", ANY)
         return cls(routing.scheme.text, routing.planned, routing.n_workers(df))
 
     @property
     def by_plan(self) -> bool:
-        """Whether keys are where Spark's hash has them, but for those that a plan names."""
+        """Whether keys are where Spark's hash puts them, except those that a plan names."""
         scheme = read_scheme(self.scheme)
         return self.planned and not (isinstance(scheme, RouterScheme) and scheme.on_all_workers)
 
     @property
     def usual(self) -> int:
-        """How many workers a key may have been on that no plan sent elsewhere."""
+        """The number of possible workers of a key that no plan names."""
         nowhere = [np.empty(0, np.uint64)] * self.n_workers
         return int(self.workers(np.zeros(1, np.uint64), nowhere).sum())
 
     def workers(self, keys: Keys, away: Sequence[Keys]) -> NDArray[np.bool_]:
-        """Return whether a key may have been on a worker: a row for each key.
+        """Return a row for each key: whether it may have been on each worker.
 
         Parameters
         ----------
         keys
-            Their ``key_id``.
+            The ``key_id`` of each key.
         away
-            For each worker the keys of all rows so far that were ``away`` on it.
+            For each worker the keys of all its rows so far that were ``away``.
 
         Examples
         --------
-        >>> reach = PossibleWorkers("pkg", planned=False, n_workers=4)
-        >>> reach.workers(np.array([7, 8], np.uint64), []).astype(int).tolist()
+        >>> possible = PossibleWorkers("pkg", planned=False, n_workers=4)
+        >>> possible.workers(np.array([7, 8], np.uint64), []).astype(int).tolist()
         [[1, 0, 0, 1], [1, 1, 0, 0]]
         """
         numbers = np.arange(self.n_workers)
@@ -111,5 +113,5 @@ class PossibleWorkers:
         if not (isinstance(scheme, RouterScheme) and scheme.scheme.router.fixed):
             return np.ones((len(keys), self.n_workers), np.bool_)
         router = scheme.scheme.router(self.n_workers, **scheme.scheme.given)
-        found = [np.isin(numbers, router.candidates(key)) for key in keys.tolist()]
-        return np.array(found, np.bool_).reshape(len(keys), self.n_workers)
+        candidates = [np.isin(numbers, router.candidates(key)) for key in keys.tolist()]
+        return np.array(candidates, np.bool_).reshape(len(keys), self.n_workers)
