@@ -146,8 +146,12 @@ def test_commands_run(
         table = APPS[kind].table(ids)
         columns = ["key", *table.column_names[1:]]
         pq.write_table(table.rename_columns(columns), f"{name}.parquet")
-    done = CliRunner().invoke(app, command.smaller[1:], catch_exceptions=False)
+    # The JVM of the session does not follow chdir.
+    arguments = [word.replace("parquet:", f"parquet:{tmp_path}/") for word in command.smaller[1:]]
+    done = CliRunner().invoke(app, arguments, catch_exceptions=False)
     assert done.exit_code == 0, done.output
+    folders = [word.partition(":")[2] for word in arguments if word.startswith("parquet:")]
+    assert all([*Path(folder).glob("batch=*")] for folder in folders)
 
 
 @pytest.mark.parametrize("command", commands(MODULE), ids=str)
