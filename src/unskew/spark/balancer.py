@@ -28,6 +28,10 @@ KEPT_METRICS = 1000
 class Balancer:
     """Keeps the workers of keyed operators balanced.
 
+    Operators are lazy, with two exceptions. In a batch, planned routing reads the rows at once, in
+    one job. In a stream, an operator registers a listener with the session and writes a probe file
+    beside the checkpoint, so that a folder without write access is refused before the query starts.
+
     Parameters
     ----------
     scheme
@@ -100,7 +104,8 @@ class Balancer:
         """Return the rows with a ``slot`` column; an operator grouped by keys and slot is balanced.
 
         Group by the columns of ``before`` (a window, say), then the keys, then the slot, in this
-        order: Spark's hash of them sends each row to the worker that the scheme chose.
+        order: Spark's hash of them sends each row to the worker that the scheme chose. In a batch,
+        planned routing runs one job over the rows when this is called.
         """
         check_free(df, SLOT, "rename it, because the slot needs that name")
         routing = self.routing_of("route", for_split_rows("an operator behind it"))
@@ -122,7 +127,8 @@ class Balancer:
 
         The rows of hot keys of one side are split, and those of the other side are replicated to
         the workers of the split rows. The sides are two batches, a stream and a table, or two
-        streams with watermarks. The scheme ``key`` splits nothing and gives the plain join.
+        streams with watermarks. The scheme ``key`` splits nothing and gives the plain join. For two
+        batches this runs one job over the split side when it is called.
 
         Parameters
         ----------

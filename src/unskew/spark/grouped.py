@@ -44,8 +44,9 @@ class Grouped:
     """Rows grouped by keys, as `Balancer.groupBy` returns them.
 
     Its methods have the names, the parameters and the results of Spark's ``GroupedData``. Nothing
-    runs before the result is used, with one exception: in a batch, planned routing scans the rows
-    once when a method is called.
+    runs before the result is used, with two exceptions when a method is called: in a batch, planned
+    routing reads the rows in one job; in a stream, a listener is registered with the session and a
+    probe file is written beside the checkpoint.
 
     Parameters
     ----------
