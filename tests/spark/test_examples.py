@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import ast
-import os
-import subprocess
-import sys
+import runpy
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 import unskew.spark
+from spark.conftest import PARTITIONS
 
 EXAMPLES = sorted(
     path for path in (Path(__file__).parents[2] / "examples").glob("*.py") if path.stem != "events"
@@ -18,15 +18,19 @@ EXAMPLES = sorted(
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
-def test_examples_give_the_same_result(path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, path],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(path.parent), *sys.path])},
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert done.stdout.strip().splitlines()[-1] == "the same result"
+def test_examples_give_the_same_result(
+    path: Path,
+    spark: SparkSession,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.syspath_prepend(str(path.parent))
+    partitions = str(spark.conf.get(PARTITIONS))
+    try:
+        runpy.run_path(str(path), run_name="__main__")
+    finally:
+        spark.conf.set(PARTITIONS, partitions)  # the examples have fewer
+    assert capsys.readouterr().out.strip().splitlines()[-1] == "the same result"
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
