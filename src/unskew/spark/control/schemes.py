@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from unskew.kernels.jit import uncompiled
 from unskew.planners import PLANNERS, Planner, read_planners
 from unskew.routers import ROUTERS, Scheme, read_schemes
 from unskew.routers.base import ALL_WORKERS, BY_HASH
@@ -180,5 +181,6 @@ def read_scheme(text: str) -> RouterScheme | PlannerScheme:
     (scheme,) = named
     if not isinstance(scheme, Scheme):
         return PlannerScheme(text)
-    scheme.router(2, **scheme.given)  # raises an error for bad parameters
+    with uncompiled():
+        scheme.router(2, **scheme.given)  # raises an error for bad parameters
     return RouterScheme(text, scheme)
