@@ -128,6 +128,20 @@ def test_keys_leave_only_workers_that_are_too_high(demand: Demand, tolerance: fl
     assert all(too_high[worker] for _, worker in gone)
 
 
+@law
+@given(st.data(), demands(), tolerances)
+def test_pairs_are_kept(data: st.DataObject, demand: Demand, tolerance: float) -> None:
+    current = data.draw(in_force(demand))
+    pairs = plan(demand, current, tolerance=tolerance, keep_pairs=True)
+    assert pairs is current or pairs.extra() <= 4 * demand.n_workers
+    if demand.pair_cost == 0:
+        assert pairs.height(demand) <= (1 + tolerance) * demand.level() * (1 + 1e-9)
+    home = at_home(demand)
+    sums = np.bincount(pairs.keys, pairs.amounts, minlength=len(demand.amounts))
+    assert sums == pytest.approx(demand.amounts, rel=1e-6, abs=1e-6)
+    assert plan(demand, home, keep_pairs=True).extra() <= demand.n_workers - 1
+
+
 def test_a_hot_key_gets_as_few_workers_as_its_share_needs() -> None:
     demand = Demand(np.array([60.0] + [1.0] * 40), np.arange(41) % 10, np.zeros(10), np.ones(10))
     pairs = plan(demand, at_home(demand))
@@ -161,7 +175,7 @@ def test_nothing_to_plan() -> None:
     demand = Demand(np.empty(0), NONE, np.array([3.0, 1.0]), np.ones(2))
     current = at_home(demand)
     assert plan(demand, current) is current
-    assert water_level(0.0, demand.rest, demand.capacities) == 1.0
+    assert water_level(0.0, [3.0, 1.0], [1.0, 1.0]) == 1.0
 
 
 def test_it_needs_no_compiler() -> None:

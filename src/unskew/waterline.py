@@ -24,6 +24,7 @@ its load divided by q_w.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -34,6 +35,8 @@ Ints = NDArray[np.int64]
 
 SWEEPS = 8
 """How often split keys are poured anew over the workers that they are on."""
+MOST_KEPT = 4
+"""Extra pairs for each worker, where pairs are kept."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +71,8 @@ class Demand:
         """
         pairs = len(self.amounts) + 2 * self.n_workers
         movable = float(self.amounts.cumsum()[-1]) if len(self.amounts) else 0.0
-        poured = water_level(movable + self.pair_cost * pairs, self.rest, self.capacities)
+        rest, capacities = self.rest.tolist(), self.capacities.tolist()
+        poured = water_level(movable + self.pair_cost * pairs, rest, capacities)
         return max(poured, float((self.rest / self.capacities).max()))
 
 
@@ -123,7 +127,9 @@ class Pairs:
         return len(self.keys) - len(np.unique(self.keys))
 
 
-def plan(demand: Demand, current: Pairs, *, tolerance: float = 0.02) -> Pairs:
+def plan(
+    demand: Demand, current: Pairs, *, tolerance: float = 0.02, keep_pairs: bool = False
+) -> Pairs:
     """Return pairs that keep every worker near the level, with few that are not in force already.
 
     Nothing changes while the largest height is within the tolerance. Otherwise records first move
@@ -145,6 +151,9 @@ def plan(demand: Demand, current: Pairs, *, tolerance: float = 0.02) -> Pairs:
         The pairs in force; `Pairs.of` without any has every key at home.
     tolerance
         How far above the level a worker may be.
+    keep_pairs
+        Whether a new pair costs more than one that stays: then a pair stays, also with an amount of
+        0, and a key is split rather than moved. There are up to 4 W extra pairs.
 
     Returns
     -------
@@ -168,27 +177,32 @@ def plan(demand: Demand, current: Pairs, *, tolerance: float = 0.02) -> Pairs:
     if height <= (1 + tolerance) * level:
         return current
     bound = (1 + tolerance / 2) * level
-    found = _shed(demand, _share(demand, current, bound), level, bound)
-    if found.extra() >= demand.n_workers or found.height(demand) > (1 + tolerance) * level:
-        found = _shed(demand, _gathered(demand, current), level, bound)
+    most = MOST_KEPT * demand.n_workers if keep_pairs else demand.n_workers - 1
+    shared = _share(demand, current, bound, keep_pairs)
+    found = _shed(_Shedding(demand, shared, level, bound, keep_pairs))
+    if found.extra() > most:
+        gathered = _gathered(demand, current)
+        found = _shed(_Shedding(demand, gathered, level, bound, keep_pairs=False))
     return found if found.height(demand) <= height - tolerance / 2 * level else current
 
 
-def water_level(amount: float, rest: Floats, capacities: Floats) -> float:
+def water_level(amount: float, rest: Sequence[float], capacities: Sequence[float]) -> float:
     """Return the height that workers come to when an amount is poured over them.
 
     Examples
     --------
-    >>> water_level(4.0, np.array([1.0, 3.0, 9.0]), np.ones(3))
+    >>> water_level(4.0, [1.0, 3.0, 9.0], [1.0, 1.0, 1.0])
     4.0
     """
-    heights = rest / capacities
-    ascending = np.argsort(heights, kind="stable")
-    heights = heights[ascending]
-    # The level at which the lowest k take it all, for each k; the first that leaves none below.
-    levels = (amount + rest[ascending].cumsum()) / capacities[ascending].cumsum()
-    covered = np.append(heights[1:], np.inf) >= levels
-    return float(levels[int(np.argmax(covered))])
+    heights = sorted((r / q, r, q) for r, q in zip(rest, capacities, strict=True))
+    level, load, capacity = np.inf, amount, 0.0
+    for height, r, q in heights:
+        if level <= height:
+            break
+        load += r
+        capacity += q
+        level = load / capacity
+    return level
 
 
 def _merged(keys: Ints, workers: Ints, amounts: Floats) -> tuple[Ints, Ints, Floats]:
@@ -209,23 +223,28 @@ def _gathered(demand: Demand, pairs: Pairs) -> Pairs:
     return Pairs(keys, pairs.workers[order][first], demand.amounts[keys])
 
 
-def _share(demand: Demand, pairs: Pairs, bound: float) -> Pairs:
+def _share(demand: Demand, pairs: Pairs, bound: float, keep_pairs: bool) -> Pairs:
     """Pour split keys anew over the workers that they are on, where one of these is too high."""
-    loads, amounts, q = pairs.loads(demand), pairs.amounts.copy(), demand.capacities
+    loads, amounts = pairs.loads(demand), pairs.amounts.tolist()
     keys, first, counts = np.unique(pairs.keys, return_index=True, return_counts=True)
     split = np.repeat(counts > 1, counts)
+    workers, q = pairs.workers.tolist(), demand.capacities.tolist()
     for _ in range(SWEEPS):
-        high = split & (loads > bound * q)[pairs.workers]
+        high = split & (loads > bound * demand.capacities)[pairs.workers]
+        now = loads.tolist()
         for at in np.searchsorted(keys, np.unique(pairs.keys[high])).tolist():
-            part = slice(first[at], first[at] + counts[at])
-            on = pairs.workers[part]
-            others = loads[on] - amounts[part]
-            level = water_level(float(demand.amounts[keys[at]]), others, q[on])
-            amounts[part] = np.maximum(0.0, level * q[on] - others)
-            loads[on] = others + amounts[part]
-    used = amounts > 0
+            part = range(first[at], first[at] + counts[at])
+            others = [now[workers[i]] - amounts[i] for i in part]
+            speeds = [q[workers[i]] for i in part]
+            level = water_level(float(demand.amounts[keys[at]]), others, speeds)
+            for i, other, speed in zip(part, others, speeds, strict=True):
+                amounts[i] = max(0.0, level * speed - other)
+                now[workers[i]] = other + amounts[i]
+        loads = np.array(now)
+    shared = np.array(amounts, np.float64)
+    used = (shared > 0) | keep_pairs
     used[first] |= counts == 1
-    return Pairs(pairs.keys[used], pairs.workers[used], amounts[used])
+    return Pairs(pairs.keys[used], pairs.workers[used], shared[used])
 
 
 @dataclass
@@ -240,6 +259,7 @@ class _Shedding:
     pairs: Pairs
     level: float
     bound: float
+    keep_pairs: bool
     keys: list[int] = field(default_factory=list)
     workers: list[int] = field(default_factory=list)
     amounts: list[float] = field(default_factory=list)
@@ -260,7 +280,8 @@ class _Shedding:
             sizes = self.pairs.amounts[mine].tolist()
             while mine and excess > slack:
                 fit = bisect_left(sizes, excess - b) if sizes[-1] > excess else len(sizes)
-                whole = fit > 0 and (fit == len(sizes) or sizes[fit - 1] + b >= excess - slack)
+                near = fit > 0 and sizes[fit - 1] + b >= excess - slack and not self.keep_pairs
+                whole = fit == len(sizes) or near
                 at = fit - 1 if whole else len(sizes) - 1
                 size = sizes.pop(at)
                 pair = mine.pop(at)
@@ -300,11 +321,12 @@ class _Shedding:
                 amount -= part
 
 
-def _shed(demand: Demand, pairs: Pairs, level: float, bound: float) -> Pairs:
+def _shed(shedding: _Shedding) -> Pairs:
     """Move what workers have above the level, if they are above the bound, to those below it."""
-    shedding, loads = _Shedding(demand, pairs, level, bound), pairs.loads(demand)
+    demand, pairs = shedding.demand, shedding.pairs
+    loads = pairs.loads(demand)
     pieces = shedding.pieces(loads)
-    if not pieces or not (level * demand.capacities > loads).any():
+    if not pieces or not (shedding.level * demand.capacities > loads).any():
         return pairs
     shedding.place(pieces, loads)
     stay = shedding.left >= 0

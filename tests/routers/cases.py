@@ -75,6 +75,13 @@ _OWN: dict[str, dict[str, st.SearchStrategy[Any]]] = {
         "nodes": st.integers(1, 20),
     },
     "consistent": {"nodes": st.integers(1, 20)},
+    "waterline": {
+        "capacity": st.sampled_from([None, 1, 3, 20]),
+        "epoch": st.sampled_from([None, 1, 7, 50]),
+        "alpha": st.sampled_from([0.0, 0.5, 0.8, 1.0]),
+        "tolerance": st.sampled_from([0.0, 0.01, 0.3]),
+        "alarm": st.sampled_from([1, 20, 250]),
+    },
 }
 
 

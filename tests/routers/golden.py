@@ -29,6 +29,7 @@ GIVEN: dict[str, dict[str, Any]] = {
     "dstream": {"threshold": 2, "decline": 0.05},
     "fish": {"counters": 40, "epoch": 200, "rate": 10.0},
     "consistent": {"capacities": [1, 1, 1, 1, 2, 2, 2]},
+    "waterline": {"capacity": 100, "epoch": 200, "alarm": 40},
 }
 
 

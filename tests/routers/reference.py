@@ -23,6 +23,7 @@ from routers.primitives import (
     start_of,
 )
 from routers.reference_ring import Consistent, Fish
+from routers.reference_waterline import Waterline
 
 BUCKET_SALT = 0x94D049BB133111EB
 DECLINE_SALT = 0xD1B54A32D192ED03
@@ -286,4 +287,5 @@ REFERENCES: dict[str, type[Reference]] = {
     "dstream": DStream,
     "fish": Fish,
     "consistent": Consistent,
+    "waterline": Waterline,
 }

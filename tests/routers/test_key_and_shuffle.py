@@ -31,7 +31,7 @@ def test_refuses_an_unknown_scheme() -> None:
     message = r"^unknown scheme 'pgk' \(did you mean 'pkg'\?\): use key, shuffle, potc, "
     with pytest.raises(ValueError, match=message):
         make_router("pgk", 4)
-    with pytest.raises(ValueError, match=r"^unknown scheme 'xyzzy': use key, .*, consistent$"):
+    with pytest.raises(ValueError, match=r"^unknown scheme 'xyzzy': use key, .*, waterline$"):
         make_router("xyzzy", 4)
 
 

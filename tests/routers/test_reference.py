@@ -112,6 +112,8 @@ LONG: list[tuple[str, Parameters]] = [
     ("dkg", {"learning": 10_000}),
     ("dstream", {"threshold": 3, "decline": 0.1}),
     ("fish", {"counters": 200, "theta": 0.001, "interval_s": 0.5}),
+    ("waterline", {"epoch": 1000, "capacity": 300}),
+    ("waterline", {"epoch": 3000, "alarm": 30, "tolerance": 0.1}),
     ("fish", {"capacities": [1.0] * 25 + [2.0] * 25, "alpha": 0.9, "interval_s": 2.0}),
 ]
 

@@ -13,6 +13,7 @@ from unskew.murmur import homes
 from unskew.spark.control.hot_keys import KeyFrequencies, WaterlineStrategy
 from unskew.spark.control.observed import SAMPLED_SHARE, BatchObservation
 from unskew.spark.control.planning import KeyHistory
+from unskew.spark.control.schemes import read_scheme
 from unskew.spark.plans.split_plan import SplitPlan
 
 Floats = NDArray[np.float64]
@@ -138,3 +139,16 @@ def test_without_records_nothing_is_planned() -> None:
     empty = KeyFrequencies(np.empty(0, np.uint64), np.empty(0), 0.0, np.zeros(N))
     plan = SplitPlan.empty(N)
     assert WaterlineStrategy(N).plan(empty, plan) is plan
+
+
+def test_the_scheme_plans_by_it() -> None:
+    scheme = read_scheme("waterline")
+    assert scheme.can_be_planned
+    assert scheme.can_be_online
+    assert not scheme.keeps_keys_whole
+    assert scheme.strategy(4) == WaterlineStrategy(4)
+    assert scheme.with_capacities([1.0, 2.0], planned=True) is scheme
+    assert scheme.strategy(2, [1.0, 2.0]) == WaterlineStrategy(2, [1.0, 2.0])
+    for capacities, planned in (([1.0, 2.0], False), ("measured", True)):
+        with pytest.raises(ValueError, match=r"^capacities are for planners like 'mixed'"):
+            scheme.with_capacities(capacities, planned)

@@ -14,6 +14,7 @@ from unskew.routers.planned import TableRouter
 from unskew.routers.shuffle import Shuffle
 from unskew.routers.static import OffGreedy, OnGreedy, StaticChoices
 from unskew.routers.table import ROUTERS, Scheme, make_router, read_schemes
+from unskew.routers.waterline import Waterline
 
 __all__ = [
     "ROUTERS",
@@ -35,6 +36,7 @@ __all__ = [
     "StaticChoices",
     "TableRouter",
     "WChoices",
+    "Waterline",
     "make_router",
     "read_schemes",
 ]

@@ -26,9 +26,9 @@ from unskew.state import Stateful, whole, within
 Workers = NDArray[np.int32]
 
 MOST_WORKERS = 2**20
-BY_HASH, ALL_WORKERS, HOT_KEYS = "by hash", "all workers", "hot keys"
+BY_HASH, ALL_WORKERS, HOT_KEYS, SHARES = "by hash", "all workers", "hot keys", "shares"
 """What a plan says of keys: nothing, as a hash decides; that any may be on all workers; which
-of them are hot, and the workers of these."""
+of them are hot, and the workers of these, as a router has them; as few workers as shares need."""
 
 
 @dataclass(repr=False, eq=False)
@@ -59,7 +59,7 @@ class Router(Stateful, ABC):
     """Whether it needs the frequencies of all keys before the first record, see `learn`."""
     planned: ClassVar[str | None] = None
     """What a plan, made between batches of what was measured, has to say in its stead: `BY_HASH`,
-    `ALL_WORKERS` or `HOT_KEYS`; None if it has to decide record by record."""
+    `ALL_WORKERS`, `HOT_KEYS` or `SHARES`; None if it has to decide record by record."""
 
     def __post_init__(self) -> None:
         whole("n_workers", self.n_workers, 1)

@@ -15,6 +15,7 @@ from unskew.routers.head_choices import DChoices, RoundRobinHead, WChoices
 from unskew.routers.key import KeyGrouping
 from unskew.routers.shuffle import Shuffle
 from unskew.routers.static import OffGreedy, OnGreedy, StaticChoices
+from unskew.routers.waterline import Waterline
 from unskew.spec import check_named, init_fields, read_named
 
 ROUTERS: dict[str, type[Router]] = {
@@ -32,6 +33,7 @@ ROUTERS: dict[str, type[Router]] = {
     "dstream": DStream,
     "fish": Fish,
     "consistent": ConsistentHash,
+    "waterline": Waterline,
 }
 
 

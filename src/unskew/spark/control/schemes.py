@@ -9,8 +9,13 @@ from dataclasses import dataclass, replace
 from unskew.kernels.jit import uncompiled
 from unskew.planners import PLANNERS, Planner, read_planners
 from unskew.routers import ROUTERS, Scheme, read_schemes
-from unskew.routers.base import ALL_WORKERS, BY_HASH
-from unskew.spark.control.hot_keys import PlannerStrategy, RouterStrategy, Strategy
+from unskew.routers.base import ALL_WORKERS, BY_HASH, SHARES
+from unskew.spark.control.hot_keys import (
+    PlannerStrategy,
+    RouterStrategy,
+    Strategy,
+    WaterlineStrategy,
+)
 
 MEASURED = "measured"
 
@@ -97,6 +102,11 @@ class RouterScheme(SparkScheme):
         """Whether a plan for it would have all workers for every key."""
         return self.scheme.router.planned == ALL_WORKERS
 
+    @property
+    def by_shares(self) -> bool:
+        """Whether a plan has as few workers for a key as its share needs."""
+        return self.scheme.router.planned == SHARES
+
     def strategy(
         self, n_workers: int, capacities: Sequence[float] | None = None
     ) -> Strategy | None:
@@ -107,16 +117,21 @@ class RouterScheme(SparkScheme):
             raise ValueError(
                 f"{self.name} decides record by record, use routing='online'; planned: {planned}"
             )
-        return (
-            None if self.by_hash or self.on_all_workers else RouterStrategy(self.scheme, n_workers)
-        )
+        if self.by_hash or self.on_all_workers:
+            return None
+        if self.by_shares:
+            return WaterlineStrategy(n_workers, capacities)
+        return RouterStrategy(self.scheme, n_workers)
 
     def with_capacities(self, capacities: Sequence[float] | str, planned: bool) -> RouterScheme:
         """Return the router with capacities; refuse them if it does not use them."""
+        if planned and self.by_shares and not isinstance(capacities, str):
+            return self
         if planned or isinstance(capacities, str) or not self.scheme.accepts("capacities"):
             raise ValueError(
-                "capacities are for planners like 'mixed' and, as numbers in routing='online', "
-                f"for 'fish' and 'consistent', not for {self.text}"
+                "capacities are for planners like 'mixed', as numbers for 'waterline' in "
+                "routing='planned' and for 'fish' and 'consistent' in routing='online', "
+                f"not for {self.text}"
             )
         parameters = {**self.scheme.given, "capacities": [*capacities]}
         return replace(self, scheme=replace(self.scheme, given=parameters))
