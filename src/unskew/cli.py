@@ -112,7 +112,7 @@ def streams(as_json: Json = False) -> None:
 
 @app.command()
 def demo(
-    scheme: Annotated[str, typer.Option(help="A router or a planner.")] = "w-choices",
+    scheme: Annotated[str, typer.Option(help="A router or a planner.")] = "waterline",
     z: Annotated[float, typer.Option(help="Exponent of the Zipf stream.")] = 1.7,
     workers: Annotated[int, typer.Option(help="Number of workers, which sleep.")] = 16,
     batch_records: Annotated[str, typer.Option(help="Records of a micro-batch.")] = "3e4",

@@ -176,9 +176,9 @@ def test_a_balancer_chooses_and_says_why(
     chosen = [(decision.operator, decision.scheme) for decision in balance.decisions]
     assert chosen == [
         ("groupBy(user).agg", "key"),
-        ("groupBy(user).agg", "w-choices"),
+        ("groupBy(user).agg", "waterline"),
         ("groupBy(user).applyInPandasWithState", "mixed"),
-        ("join(user)", "w-choices"),
+        ("join(user)", "waterline"),
     ]
     balance.explain()
     printed = capsys.readouterr().out

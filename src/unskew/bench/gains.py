@@ -190,7 +190,7 @@ def gains(
     return results
 
 
-COSTLY = (("w-choices", "planned"), ("dstream", "online"), ("w-choices", "online"))
+COSTLY = (("waterline", "planned"), ("dstream", "online"), ("waterline", "online"))
 
 
 def overheads(

@@ -30,7 +30,7 @@ def compare(
     spark: SparkSession,
     z: float,
     records: int,
-    scheme: str = "w-choices",
+    scheme: str = "waterline",
     progress: Callable[[int], None] | None = None,
 ) -> list[dict[str, Any]]:
     """Return the seconds of three jobs over skewed rows, each run in several ways.

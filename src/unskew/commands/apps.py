@@ -58,7 +58,7 @@ Packages = Annotated[
 def run(
     app: Name,
     stream: Stream = STREAM,
-    scheme: Annotated[str, typer.Option(help="A router or a planner.")] = "w-choices",
+    scheme: Annotated[str, typer.Option(help="A router or a planner.")] = "waterline",
     routing: Routing = None,
     workers: Workers = 16,
     batch_records: Batch = "6e4",

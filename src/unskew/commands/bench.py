@@ -131,7 +131,7 @@ def spark(
 
 @bench.command()
 def rivals(
-    scheme: Annotated[str, typer.Option(help="The scheme to compare with.")] = "w-choices",
+    scheme: Annotated[str, typer.Option(help="The scheme to compare with.")] = "waterline",
     z: Annotated[float, typer.Option(help="Exponent of the Zipf stream.")] = 1.4,
     workers: Annotated[int, typer.Option(help="Number of workers, which sleep.")] = 16,
     batch_records: Annotated[str, typer.Option(help="Records of a micro-batch.")] = "6e4",

@@ -35,7 +35,7 @@ class Balancer:
     Parameters
     ----------
     scheme
-        A router or a planner by name, with parameters if wanted: ``"w-choices"``,
+        A router or a planner by name, with parameters if wanted: ``"waterline"``,
         ``"fish:epoch=1e4"``, ``"mixed:theta_max=0.05"``. By default the balancer chooses a scheme
         for each operator: see `explain`.
     routing
@@ -168,7 +168,8 @@ class Balancer:
         if strategy is None:
             raise ValueError(
                 f"a join needs a plan, and {routing.scheme.text} makes none: use "
-                "'w-choices', 'd-choices', 'dstream', 'fish', a planner, or 'key' for a plain join"
+                "'waterline', 'w-choices', 'd-choices', 'dstream', 'fish', a planner, or 'key' for "
+                "a plain join"
             )
         if streams:
             return skew_join.of_streams(routing, strategy)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-SPLIT, WHOLE, LEFT = "w-choices", "mixed", "key"
+SPLIT, WHOLE, LEFT = "waterline", "mixed", "key"
 """Schemes that split hot keys, move whole keys with their state, and leave routing to Spark."""
 
 _COMBINED = """
@@ -49,7 +49,7 @@ def for_aggregates(aggregates: Iterable[object]) -> tuple[str, str]:
     Examples
     --------
     >>> for_aggregates(["Column<'count(1) AS n'>"])[0], for_aggregates(["collect_list(x)"])[0]
-    ('key', 'w-choices')
+    ('key', 'waterline')
     """
     names = {name for text in aggregates for name in re.findall(r"(\w+)\(", str(text))}
     uncombined = sorted(names - COMBINED - FUNCTIONS)
