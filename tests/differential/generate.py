@@ -17,8 +17,17 @@ ODD = (
     *("a b", "a`b", "__unskew_id", "__unskew_latest", "__unskew_drawn", "ключ", "count(1)", "é"),
 )
 SIZES = ((0, 0), (1, 1), (2, 20), (2, 20), (10, 60), (10, 60), (20, 100), (100, 300))
-PLANNED = ("w-choices", "d-choices", "fish", "dstream", "shuffle", "round-robin-head", "mixed")
-ONLINE = ("pkg", "w-choices", "fish", "shuffle", "greedy-d:d=3", "dkg")
+PLANNED = (
+    "waterline",
+    "w-choices",
+    "d-choices",
+    "fish",
+    "dstream",
+    "shuffle",
+    "round-robin-head",
+    "mixed",
+)
+ONLINE = ("waterline", "pkg", "w-choices", "fish", "shuffle", "greedy-d:d=3", "dkg")
 
 
 def random_names(rng: Random, n: int, sensitive: bool) -> list[str]:

@@ -21,7 +21,7 @@ from differential.settings import random_settings
 from differential.tables import RIGHT
 from differential.values import MOMENT_US
 
-PLANNED = ("restless", "restless", "w-choices", "d-choices", "fish", "dstream", "shuffle", "mixed")
+PLANNED = ("restless", "restless", "waterline", "d-choices", "fish", "dstream", "shuffle", "mixed")
 STEP_S = 20
 TIME = "at"
 

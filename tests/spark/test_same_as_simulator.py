@@ -31,6 +31,7 @@ SCHEMES = {name: name for name in ROUTERS} | {
     "dkg": "dkg:learning=400",
     "dstream": "dstream:threshold=2:decline=0.05",
     "fish": "fish:epoch=60:rate=50:counters=30",
+    "waterline": "waterline:epoch=60:alarm=20",
 }
 SPEEDS: dict[str, list[float]] = dict.fromkeys(("consistent", "fish"), [1.0, 0.5] * 4)
 """The capacities of the workers, for schemes that use them."""
