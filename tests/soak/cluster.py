@@ -111,7 +111,7 @@ class Cluster:
 
     def python_workers(self) -> list[Process]:
         """Return the Python processes of executors: daemons and the workers that they fork."""
-        return [p for p in self.processes() if "pyspark.daemon" in p.command]
+        return [p for p in self.processes() if "unskew.spark.warm_daemon" in p.command]
 
     def session(self, leader: int) -> list[Process]:
         """Return the live processes in the session of a started process."""

@@ -39,6 +39,7 @@ SETTINGS = {
         f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}"
     ),
     "spark.ui.enabled": "false",
+    "spark.python.daemon.module": "unskew.spark.warm_daemon",
     "spark.ui.showConsoleProgress": "false",
     "spark.locality.wait": "0s",
     # A file is a partition, however many executors live, so a batch can be recomputed.

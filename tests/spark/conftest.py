@@ -33,7 +33,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": "1g",
-        "spark.python.daemon.module": "spark.warm_daemon",
+        "spark.python.daemon.module": "unskew.spark.warm_daemon",
         "spark.driver.extraJavaOptions": f"-Dderby.system.home={tmp_path_factory.mktemp('derby')}",
         "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
         "spark.sql.streaming.stateStore.providerClass": (

@@ -58,6 +58,7 @@ def main() -> None:
     spark = (
         SparkSession.builder.remote("local[2]")
         .config("spark.ui.enabled", "false")
+        .config("spark.python.daemon.module", "unskew.spark.warm_daemon")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.sql.warehouse.dir", f"{folder}/warehouse")
         .getOrCreate()

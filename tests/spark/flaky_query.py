@@ -23,6 +23,7 @@ SETTINGS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.memory": "640m",
     "spark.ui.enabled": "false",
+    "spark.python.daemon.module": "unskew.spark.warm_daemon",
     "spark.ui.showConsoleProgress": "false",
 }
 

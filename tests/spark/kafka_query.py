@@ -38,6 +38,7 @@ SETTINGS = {
     "spark.driver.memory": "640m",
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
     "spark.ui.enabled": "false",
+    "spark.python.daemon.module": "unskew.spark.warm_daemon",
     "spark.ui.showConsoleProgress": "false",
 }
 

@@ -32,6 +32,7 @@ def main() -> None:
         "spark.local.dir": f"{folder}/local",
         "spark.driver.host": "127.0.0.1",
         "spark.ui.enabled": "false",
+        "spark.python.daemon.module": "unskew.spark.warm_daemon",
         "spark.ui.showConsoleProgress": "false",
         "spark.stage.maxConsecutiveAttempts": "8",
         **dict.fromkeys(CHECKSUMS, "false"),

@@ -279,7 +279,7 @@ def main() -> None:
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.driver.host", "127.0.0.1")
-        .config("spark.python.daemon.module", "spark.warm_daemon")
+        .config("spark.python.daemon.module", "unskew.spark.warm_daemon")
         .config(
             "spark.sql.streaming.stateStore.providerClass",
             "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",

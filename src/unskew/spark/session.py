@@ -43,6 +43,7 @@ def embedded_session(
             "spark.sql.warehouse.dir": f"{folder}/warehouse",
             "spark.sql.adaptive.enabled": "false",
             "spark.log.level": "OFF",
+            "spark.python.daemon.module": "unskew.spark.warm_daemon",
             **dict.fromkeys(CHECKSUMS, "true"),  # the default since Spark 4.2
             "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
             "spark.sql.streaming.stateStore.providerClass": (
