@@ -51,8 +51,9 @@ class Waterline(Router):
     A key without a plan is on one worker, and plans have at most 4 W pairs beyond one a key. On
     Zipf streams (z = 0.6 to 2.0, 10,000 keys, 10^7 records, 5 to 500 workers) the largest load ends
     within 1 % of the mean, and is within 2 % of it in every interval of 10,000 W records after the
-    first; with 1.00 to 1.03 pairs a key up to W = 100, and 1.08 to 1.21 at W = 500
-    (`benchmarks/waterline.py`). It needs records to learn from: some thousands a worker.
+    first; with 1.00 to 1.04 pairs a key up to W = 100, and 1.06 to 1.18 at W = 500
+    (`benchmarks/waterline.py`). It needs some thousands of records a worker to get there: with a
+    few hundred, what workers got before the first plans can leave one at twice the mean.
 
     Parameters
     ----------
