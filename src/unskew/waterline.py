@@ -11,9 +11,9 @@ Symbols, where K keys are known and there are W workers:
 ======  ============================================================================
 ``c``   amounts: the load of each known key, a constant times its records
 ``h``   homes: the worker of each key by its hash
-``r``   rest: what each worker has besides, of keys that are not known, at their homes
+``r``   rest: the load of each worker by keys that are not known, at their homes
 ``q``   capacities of the workers
-``b``   pair_cost: what a worker has to do for a key, however few of its records it gets
+``b``   pair_cost: the load of a key on a worker besides its records
 ``L``   the level: sum of max(0, L q_w - r_w) = sum of c_i
 ======  ============================================================================
 
@@ -34,23 +34,23 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 SWEEPS = 8
-"""How often split keys are poured anew over the workers that they are on."""
+"""The number of times that split keys are poured again over their workers."""
 MOST_KEPT = 4
-"""Extra pairs for each worker, where pairs are kept."""
+"""The most extra pairs for each worker where pairs are kept."""
 
 
 @dataclass(frozen=True, eq=False)
 class Demand:
-    """What was measured: the loads of known keys, where these are by hash, and all other load.
+    """The measured load: that of the known keys with their homes, and the rest by worker.
 
     Parameters
     ----------
     amounts, homes
-        Of each key: c and h.
+        The load c and the home h of each key.
     rest, capacities
-        Of each worker: r and q.
+        The other load r and the capacity q of each worker.
     pair_cost
-        b.
+        The cost b of a pair.
     """
 
     amounts: Floats
@@ -61,13 +61,13 @@ class Demand:
 
     @property
     def n_workers(self) -> int:
-        """W."""
+        """The number of workers."""
         return len(self.rest)
 
     def level(self) -> float:
         """Return the lowest maximum height that any plan can have: L, or that of a rest above it.
 
-        If pairs cost something, those of 2 W splits are counted in.
+        If pairs have a cost, that of 2 W splits is included.
         """
         pairs = len(self.amounts) + 2 * self.n_workers
         movable = float(self.amounts.cumsum()[-1]) if len(self.amounts) else 0.0
@@ -78,14 +78,14 @@ class Demand:
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """Which workers each key is on, with how much of its load; by key, then by worker.
+    """The workers of each key with the load that each of them has, by key and then by worker.
 
     Parameters
     ----------
     keys, workers
-        Numbers of a key and of a worker, a row for each pair.
+        The numbers of the key and of the worker of each pair.
     amounts
-        Of the pairs; those of a key sum up to its amount.
+        The load of each pair; those of a key sum up to the load of the key.
     """
 
     keys: Ints

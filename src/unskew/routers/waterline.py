@@ -26,27 +26,27 @@ from unskew.waterline import MOST_KEPT, Demand, Pairs, plan
 
 FIRST_EPOCH, FIRST_PER_WORKER = 500, 10
 PER_WORKER = 100
-"""Counters a worker, up to `MOST_COUNTERS`; so keys of a tenth of a fair load are found."""
+"""Counters for each worker, up to `MOST_COUNTERS`; they find keys of a tenth of a fair load."""
 MOST_COUNTERS = 50_000
 OFTEN = 10.0
-"""A key is planned for when it was seen this often, and has `SMALL` of a fair load."""
+"""A key enters the plan when it was seen this often and has `SMALL` of a fair load."""
 SMALL = 1 / 500
 ARREARS = 150
-"""A worker that is more records behind the mean is forgiven the rest: it would get too much."""
+"""The most records that a worker catches up with; more would overload it later."""
 GAIN = 3.0
-"""A record above the mean counts for so many in the next plan, up to `PAYBACK` of a fair load."""
+"""The weight in the next plan of a record above the mean, up to `PAYBACK` of a fair load."""
 PAYBACK = 0.1
 
 
 @dataclass(repr=False, eq=False)
 class Waterline(Router):
-    """Fills workers up to one level; a key is split only at an edge, and all others go by hash.
+    """The house scheme: fills workers up to one level and splits keys only at its edges.
 
     Records are counted by key (SpaceSaving) and by the worker of their hash. At the end of an epoch
-    `unskew.waterline.plan` looks whether all workers are near the level. If one is not, the largest
-    key that it has gets another worker, the one with the most room. Between plans a record goes to
-    the least loaded of its key's workers: two workers that share a key are kept even by it, so what
-    the plan did not know, and chance, need no plan. A pair stays once it is made.
+    `unskew.waterline.plan` checks whether all workers are near the level. If one is not, its
+    largest key gets another worker, the one with the most room. Between plans a record goes to the
+    least loaded of the workers of its key. Workers that share a key are thus kept even without a
+    new plan for each change. A pair stays once it is made.
 
     A key without a plan is on one worker, and plans have at most 4 W pairs beyond one a key. On
     Zipf streams (z = 0.6 to 2.0, 10,000 keys, 10^7 records, 5 to 500 workers) the largest load ends
