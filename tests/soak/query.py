@@ -5,6 +5,7 @@ Usage: python tests/soak/query.py MASTER FOLDER SCHEME QUERY
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -38,6 +39,7 @@ SETTINGS = {
     "spark.driver.extraJavaOptions": (
         f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}"
     ),
+    "spark.executor.extraJavaOptions": os.environ.get("SPARK_SUBMIT_OPTS", ""),
     "spark.ui.enabled": "false",
     "spark.python.daemon.module": "unskew.spark.warm_daemon",
     "spark.ui.showConsoleProgress": "false",
