@@ -26,7 +26,8 @@ demo: $(READY)  ## Run a skewed stream on an embedded Spark, plain and balanced,
 	$(BIN)/unskew demo --plot out/demo.png
 
 test: $(READY)  ## Run the tests, also a part of them uncompiled
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not full"
+	$(BIN)/python -m pytest -n 2 --ignore tests/spark
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not full" tests/spark
 	$(MAKE) --no-print-directory test-uncompiled
 
 test-full: $(READY)  ## Run what make test leaves out: every scheme in every mode on Spark (ten minutes)

@@ -27,11 +27,6 @@ LONGEST = (
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Order the files: the longest first, then the others of Spark, then the rest."""
+    """Order the files of tests: the longest first."""
     ranks = {name: rank for rank, name in enumerate(LONGEST)}
-
-    def order(item: pytest.Item) -> tuple[int, bool]:
-        on_spark = "spark" in item.path.parent.parts
-        return ranks.get(item.path.stem, len(ranks)) if on_spark else len(ranks), not on_spark
-
-    items.sort(key=order)
+    items.sort(key=lambda item: ranks.get(item.path.stem, len(ranks)))

@@ -126,7 +126,7 @@ def test_a_meter_counts_what_a_function_is_given() -> None:
         (
             [1.0, 1.0],
             "w-choices",
-            "as numbers in routing='online', for 'fish' and .* not for w-choices",
+            "'fish' and 'consistent' in routing='online', not for w-choices",
         ),
     ],
 )
