@@ -272,6 +272,7 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0, help="the number of the first case")
     options = parser.parse_args()
     os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
     os.environ["PYTHONPATH"] = os.pathsep.join([TESTS, os.environ.get("PYTHONPATH", "")])
     spark = (
         SparkSession.builder.master("local[2]")
