@@ -63,6 +63,9 @@ def test_keys_are_weighed_by_seconds(tmp_path: Path) -> None:
     done = loads(controller, price)
     assert done.max() <= 1.06 * done.mean()
     assert controller.current.version == 1
+    saved = PlanFolder(str(tmp_path / "plans")).latest()
+    assert saved is not None
+    assert saved.same_pairs(controller.current)  # what the next batch reads
 
 
 @pytest.mark.parametrize("capacities", [[0.5, 0.5, 1.0, 1.0], MEASURED])
