@@ -236,6 +236,8 @@ def check(root: Path, history: Any, timeouts: bool, elastic: bool) -> None:
     """Run a history, and compare it with the plain query after each batch."""
     kind = GroupStateTimeout.ProcessingTimeTimeout if timeouts else GroupStateTimeout.NoTimeout
     world = World(root, kind, elastic)
+    if history[0]["plan"] is not None:  # a plan made before the query starts
+        world.want(history[0]["plan"])
     for batch, step in enumerate(history):
         before = deepcopy(world.stores)
         for tasks in (*step["tries"], WORKERS):

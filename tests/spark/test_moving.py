@@ -48,15 +48,24 @@ def home(key: int) -> int:
 
 def test_objects_go_when_their_states_have_come(tmp_path: Path) -> None:
     world = World(tmp_path, GroupStateTimeout.NoTimeout, False)
-    world.want({IDS[2]: (home(2) + 1) % WORKERS})
     world.run(0, {2: ["a"]})
-    assert world.log.sizes(0)[0] == 1
+    world.want({IDS[2]: (home(2) + 1) % WORKERS})
     world.run(1, {2: ["a"]})
-    world.run(2, {2: ["a"]})
-    world.run(3, {2: ["a"]})
+    assert world.log.sizes(1)[0] == 1
+    for batch in range(2, 5):
+        world.run(batch, {2: ["a"]})
     sizes = {p.name.split(".")[2] for p in (tmp_path / "states/moves").rglob("*.*")}
     assert sizes == {"0"}  # objects of the last two batches, without states
-    assert world.states(4) == {2: (home(2) + 1) % WORKERS}
+    assert world.states(5) == {2: (home(2) + 1) % WORKERS}
+
+
+def test_keys_start_where_a_first_plan_puts_them(tmp_path: Path) -> None:
+    world, there = World(tmp_path, GroupStateTimeout.NoTimeout, False), (home(2) + 1) % WORKERS
+    world.want({IDS[2]: there})
+    world.run(0, {2: ["a"]})
+    assert world.log.sizes(0)[0] == 0
+    assert world.states(1) == {2: there}
+    assert world.run(1, {2: ["s"]}) == [(1, 2, 2, "as")]
 
 
 def test_a_key_without_rows_keeps_its_state_and_no_others(tmp_path: Path) -> None:
@@ -64,9 +73,10 @@ def test_a_key_without_rows_keeps_its_state_and_no_others(tmp_path: Path) -> Non
     away = {
         number: (int(homes(np.array([number]).view(np.uint64), 3)[0]) + 1) % 3 for number in IDS
     }
+    world.run(0, {key: ["a"] for key in range(3)})
     world.want(away)
-    world.run(0, {key: ["a"] for key in range(4)})
-    for batch in range(1, 40):  # key 3 has no more rows
+    world.run(1, {key: ["a"] for key in range(4)})
+    for batch in range(2, 40):  # key 3 has no more rows
         world.run(batch, {0: ["a"], 1: ["a"], 2: ["a"]})
     (kept,) = [name for name in objects(tmp_path) if ".0.0" not in name]
     assert "carried" in kept or kept.split(".")[2] == "1"

@@ -110,6 +110,7 @@ def measure(
         seconds = [p["durationMs"]["addBatch"] / 1000 for p in batches[WARM_UP:]]
         return {
             "seconds": seconds,
+            "warm_up_s": sum(p["durationMs"]["addBatch"] for p in batches[:WARM_UP]) / 1000,
             "records_per_s": work.records / float(np.median(seconds)),
             "state_rows": int(batches[-1]["stateOperators"][0]["numRowsTotal"]),
             "loads": _loads(spark, folder / "in", work)
@@ -179,6 +180,7 @@ def gains(
                     "z": work.z,
                     "workers": workers,
                     "records_per_s": measured["records_per_s"],
+                    "warm_up_s": measured["warm_up_s"],
                     "over_key": measured["records_per_s"] / plain["records_per_s"],
                     "over_ideal": measured["records_per_s"] * work.delay_s / workers,
                     "state_rows": measured["state_rows"],

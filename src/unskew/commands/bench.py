@@ -101,6 +101,9 @@ def spark(
     quick: Annotated[
         bool, typer.Option("--quick", help="Use fewer schemes and records: a few minutes.")
     ] = False,
+    overhead: Annotated[
+        bool, typer.Option("--overhead", help="Measure only the overhead without skew.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Measure the gain of balancing on an embedded Spark, and its overhead without skew.
@@ -108,7 +111,7 @@ def spark(
     A stateful Python operator sleeps for each record, as in the papers: sleeping tasks need no
     core. The overhead is measured with a native aggregate over uniform keys.
 
-    Try: unskew bench spark --quick
+    Try: unskew bench spark --quick, or unskew bench spark --overhead
     """
     from unskew.bench.gains import COSTLY, Work, gains, overheads
     from unskew.report.tables import show_spark
@@ -117,16 +120,19 @@ def spark(
     chosen = routed_schemes(schemes)[: 2 if quick else None]
     size = int(number("batch-records", batch_records, whole=True)) // (2 if quick else 1)
     works = [Work(exponent, records=size, delay_s=delay_us / 1e6) for exponent in numbers("z", z)]
+    works = [] if overhead else works
     turns = 1 if quick else 3
     total = (len(chosen) + 1) * len(works) + (len(COSTLY) + 1) * turns
+    results = []
     with Progress(total, quiet=as_json) as progress:
-        with embedded_session(workers) as session:
-            results = gains(session, chosen, works, workers, progress)
-        overhead = overheads(workers, 500_000 if quick else 1_000_000, turns, progress)
+        if works:
+            with embedded_session(workers) as session:
+                results = gains(session, chosen, works, workers, progress)
+        costs = overheads(workers, 500_000 if quick else 1_000_000, turns, progress)
     if as_json:
-        print(json.dumps({"results": results, "overhead": overhead}))
+        print(json.dumps({"results": results, "overhead": costs}))
     else:
-        show_spark(results, overhead)
+        show_spark(results, costs)
 
 
 @bench.command()

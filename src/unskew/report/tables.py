@@ -300,6 +300,12 @@ def show_demo(results: list[dict[str, Any]]) -> None:
         f"\n[bold]{results[-1]['over_key']:.1f} times the throughput.[/]",
         highlight=False,
     )
+    plain_s, balanced_s = (result["warm_up_s"] for result in (results[0], results[-1]))
+    console.print(
+        f"Not counted: the first batches of each run, in which Spark compiles its code and the "
+        f"first plan is made ({plain_s:.1f} s plain, {balanced_s:.1f} s balanced).",
+        highlight=False,
+    )
 
 
 def show_speeds(results: list[dict[str, Any]]) -> None:

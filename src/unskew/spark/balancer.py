@@ -16,6 +16,7 @@ from unskew.spark.grouped import STATES, Grouped
 from unskew.spark.joins import SkewJoin, Times, kind_and_split
 from unskew.spark.placement.keys import ColumnOrName, check_free, flat
 from unskew.spark.placement.slots import SLOT
+from unskew.spark.routing.history import History
 from unskew.spark.routing.routing import Routing
 from unskew.spark.runtime.places import operator_name
 from unskew.spark.state.move_log import MoveLog
@@ -74,6 +75,7 @@ class Balancer:
         default_factory=lambda: deque(maxlen=KEPT_METRICS), init=False, repr=False, compare=False
     )
     decisions: list[Decision] = field(default_factory=list, init=False, repr=False, compare=False)
+    _history: History = field(default_factory=History, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.scheme is None and self.routing == "online":
@@ -175,6 +177,29 @@ class Balancer:
             return skew_join.of_streams(routing, strategy)
         return skew_join.of_batches(strategy)
 
+    def prime(self, history: DataFrame, *keys: ColumnOrName) -> None:
+        """Let streams start with a plan, made from a table of old records.
+
+        Call it before the operators. Without it, the first batch of a new query is routed by
+        Spark's hash alone. An operator of a stream by keys of these names then makes its first plan
+        when it is called, by one job that samples the table. A query that has a plan keeps it, and
+        no job runs. Keys of the table that no longer come cost nothing; the plan changes with the
+        stream, as any other does.
+
+        Parameters
+        ----------
+        history
+            A table with the key columns, of the same types as in the stream.
+        keys
+            The key columns, in the order of the operator's.
+        """
+        if self.routing == "online":
+            raise ValueError(
+                "online routing decides record by record, without a plan: omit prime(...), or use "
+                "routing='planned'"
+            )
+        self._history.add(history, keys)
+
     def activate(self, workers: Collection[int]) -> None:
         """Set which workers are active, also while the query runs.
 
@@ -224,6 +249,7 @@ class Balancer:
             self.capacities,
             self.active,
             self.metrics,
+            self._history,
             self._sent,
         )
 

@@ -343,6 +343,9 @@ class Grouped:
         log.check()
         if routing.active is not None:
             log.activate(routing.active, begin=True)
+        speeds = None if isinstance(routing.capacities, str) else routing.capacities
+        if (strategy := routing.scheme.strategy(route.n_workers, speeds)) is not None:
+            routing.save_first_plan(df.select(*columns), place, strategy)
 
         def controller() -> Controller:
             if not isinstance(routing.scheme, PlannerScheme):

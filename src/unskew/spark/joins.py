@@ -247,6 +247,8 @@ class SkewJoin:
                 "on a local or mounted file system"
             )
         split, other, times = self._split, self._other, self.times
+        names = [name for _, name in self.columns[: len(split.keys)]]
+        routing.save_first_plan(split.df.select(*split.keys).toDF(*names), place, strategy)
         reach = (0, 0) if times is None else times.reach_us(self.split)
         schedule = Schedule(place.root, 2 * max(map(abs, reach)))
         session, horizon = split.df.sparkSession, schedule.horizon_us

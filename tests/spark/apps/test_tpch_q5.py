@@ -20,7 +20,7 @@ from unskew.apps.base import START_US
 from unskew.apps.tpch_q5 import TPCH_Q5
 from unskew.apps.tpch_tables import NUMBERS, SEASON_S, static_tables
 from unskew.spark.joins import Times
-from unskew.spark.plans.schedule import Schedule, Term
+from unskew.spark.plans.schedule import BEGIN, Schedule, Term
 from unskew.spark.plans.split_plan import PlanFolder, SplitPlan
 from unskew.spark.routing.planned import plan_key
 from unskew.spark.runtime.checkpoint import PARTITIONS
@@ -75,9 +75,7 @@ def split_hottest(spark: SparkSession, checkpoint: Path, workers: int) -> Schedu
     key = spark.range(1, 2).select(plan_key([F.col("id")]).alias("key")).toArrow()["key"][0].as_py()
     pairs = [(key % 2**64, worker) for worker in range(workers)]
     PlanFolder(f"{root}/plans").save(SplitPlan.of(workers, pairs, VERSION, "test"))
-    schedule = Schedule(root, 0)
-    schedule.record_progress(-1, START_US - 1, 0)
-    return schedule
+    return Schedule(root, 0)
 
 
 @pytest.mark.parametrize("scheme", ["key", "w-choices"])
@@ -95,7 +93,7 @@ def test_equals_sqlite(spark: SparkSession, tmp_path: Path, workers: int, scheme
     expected = by_sqlite(pa.concat_tables(batches))
     assert revenues == {key: revenue for key, revenue in expected.items() if key[0] <= closed}
     if schedule is not None:
-        assert Term(VERSION, START_US) in schedule.terms(0, VERSION), "the plan was not used"
+        assert Term(VERSION, BEGIN) in schedule.terms(0, VERSION), "the plan was not used"
 
 
 def test_hot_orders_have_most_lines() -> None:

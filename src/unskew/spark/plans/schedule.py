@@ -77,7 +77,9 @@ class Schedule(Rooted):
         batches = self._numbers(self._path / "schedule")
         if batch not in batches:
             earlier = [number for number in batches if number < batch]
-            terms = self._load(earlier[-1]) if earlier else [Term(0, BEGIN)]
+            # Before the first batch no window is open, so a plan may hold for all of them.
+            first = newest if batch == 0 else 0
+            terms = self._load(earlier[-1]) if earlier else [Term(first, BEGIN)]
             terms = self._next(terms, newest, self._seen(batch - 1))
             body = json.dumps([[term.version, term.since, term.until] for term in terms])
             path = self._path / "schedule" / str(batch)

@@ -30,6 +30,7 @@ from unskew.spark.placement.names import Names
 from unskew.spark.placement.slots import worker_column
 from unskew.spark.plans.schedule import Schedule
 from unskew.spark.plans.split_plan import PlanFolder
+from unskew.spark.routing.history import History
 from unskew.spark.routing.online import RouterController, slot_udf
 from unskew.spark.routing.plan_source import read_plan
 from unskew.spark.routing.planned import PlannedRoute, local_table
@@ -56,6 +57,8 @@ class Routing:
         The parameters of `unskew.spark.Balancer`.
     metrics
         The sequence that the metrics of micro-batches are appended to.
+    history
+        Tables of old records, from which the first plans are made.
     sent
         Transforms routed rows, given their grouping, before they are grouped.
     """
@@ -68,6 +71,7 @@ class Routing:
     capacities: Sequence[float] | str | None = None
     active: Collection[int] | None = None
     metrics: deque[BatchMetrics] = field(default_factory=deque)
+    history: History = field(default_factory=History)
     sent: Callable[[DataFrame, Sequence[ColumnOrName]], DataFrame] = _unchanged
 
     def __post_init__(self) -> None:
@@ -144,6 +148,7 @@ class Routing:
         assert place is not None
         strategy = self.strategy(route.n_workers)
         assert strategy is not None
+        self.save_first_plan(df.select(*route.columns), place, strategy)
         schedule = Schedule(place.root, length_us)
         start = F.col(f"{window}.start").cast("timestamp")
         terms = read_plan(df.sparkSession, place, route.names, horizon=length_us)
@@ -159,6 +164,11 @@ class Routing:
     def strategy(self, n_workers: int) -> Strategy | None:
         """Return the strategy that makes plans for the scheme; None if it needs none."""
         return self.scheme.strategy(n_workers, self._fixed_capacities)
+
+    def save_first_plan(self, keys: DataFrame, place: Place, strategy: Strategy) -> None:
+        """Save a plan made from the history of a stream's keys, if there is one and no plan yet."""
+        folder = PlanFolder(place.plans)
+        self.history.save_first_plan(folder, keys, strategy, self.n_workers(keys))
 
     def _online(
         self, df: DataFrame, route: PlannedRoute, place: Place | None
@@ -183,6 +193,7 @@ class Routing:
         if place is None:
             table = local_table(df, route.learned(df, strategy), route.names)
             return route.by_table(df, table), Controller
+        self.save_first_plan(df.select(*route.columns), place, strategy)
 
         def controller() -> Controller:
             folder = PlanFolder(place.plans)

@@ -197,6 +197,7 @@ class MoveLog(LogIdentity):
                 record,
                 PlannedWorkers(read_table(body[length:])),
                 base,
+                first=batch == self._identity["first"],
             )
         except (FileNotFoundError, SealError, pa.ArrowInvalid) as error:
             raise self._lost(path, "the orders of a batch", error) from None

@@ -30,6 +30,9 @@ The laws, for each key that Spark groups as one, and each micro-batch:
    states of an old one are still awaited, they are carried over to a new one. The record drops a
    key that has no state.
 
+In the first batch of a query no key has a state, so keys start where the plan puts them. Later, a
+key that is new to the record might have a state at home, so it starts there.
+
 Where workers come and go, tasks also report keys that are new to them, so that the record knows all
 others: a new key starts on the worker that owns it now, not on the one that owned it before.
 """

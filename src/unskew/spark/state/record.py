@@ -231,6 +231,8 @@ class Orders:
         The workers of keys by default, by the record, and by the plan.
     base
         The file of the last snapshot of the record.
+    first
+        Whether this is the first batch of the query, so that no key has a state yet.
     """
 
     log: str
@@ -239,6 +241,7 @@ class Orders:
     record: Record
     planned: PlannedWorkers
     base: str | None = None
+    first: bool = False
 
     @property
     def tasks_report(self) -> bool:
@@ -267,7 +270,8 @@ class Orders:
         others = planned[assigned != self.owners.of(planned)]
         unique = np.union1d(ids[rows], others)
         generic = self.planned.workers(unique, self.owners)
-        start = generic if self.owners.elastic else self.owners.of(unique)
+        all_new = self.owners.elastic or self.first
+        start = generic if all_new else self.owners.of(unique)
         offsets = np.searchsorted(ids[rows], np.append(unique, np.iinfo(np.int64).max), "left")
         offsets[-1] = len(rows)
         chosen = self.record.table.take(rows)
