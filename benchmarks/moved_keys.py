@@ -7,8 +7,11 @@ every batch, so that all keys move (``--all``); without either, nothing moves.
     python benchmarks/moved_keys.py --keys 20000 --leave 2 --back 5
     python benchmarks/moved_keys.py --keys 100000 --all --batches 12 --plain 2   # a million moves
     python benchmarks/moved_keys.py --keys 200 --bytes 1000000 --all
-    python benchmarks/moved_keys.py --keys 20000 --fixed                  # no active=, no moves
-    python benchmarks/moved_keys.py --keys 20000 --fixed --rows 3 --columns 4
+    python benchmarks/moved_keys.py --keys 20000 --fixed --rounds 4       # no active=, no moves
+    python benchmarks/moved_keys.py --keys 20000 --fixed --rounds 4 --rows 3 --columns 4
+
+With ``--rounds`` both queries run that often, in turn, and all batches of the first round are a
+warm-up, in which the JVM compiles its code.
 """
 
 from __future__ import annotations
@@ -150,6 +153,22 @@ def run(spark: SparkSession, source: Path, moved: bool, options: argparse.Namesp
         }
 
 
+def compared(rounds: list[list[Any]]) -> dict[str, Any]:
+    """Return the ratios of the two queries' seconds and CPU."""
+    warm = rounds[1:] or rounds
+    plain, other = ([s for pair in warm for s in pair[i]["seconds"]] for i in (0, 1))
+    last_plain, last_other = (query["seconds"] for query in rounds[-1])
+    missing = len(last_other) - len(last_plain)
+    pairs = zip(last_other, last_plain + [float(np.median(plain))] * missing, strict=True)
+    cpu_s = [sum(pair[i]["cpu_s"] for pair in warm) for i in (0, 1)]
+    return {
+        "ratios": [round(seconds / plain_seconds, 2) for seconds, plain_seconds in pairs],
+        "in_all": float(np.mean(other) / np.mean(plain)),
+        "medians": float(np.median(other) / np.median(plain)),
+        "cpu": cpu_s[1] / len(other) / cpu_s[0] * len(plain),
+    }
+
+
 def main() -> None:
     """Run the stream plain and moved, in one session."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
@@ -168,6 +187,7 @@ def main() -> None:
     parser.add_argument(
         "--fixed", action="store_true", help="workers do not change, and nothing moves"
     )
+    parser.add_argument("--rounds", type=int, default=1, help="how often both queries run")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     options.plain = options.plain or options.batches
@@ -179,30 +199,24 @@ def main() -> None:
         write(Path(name) / "warm", few)
         for moved in (False, True):
             run(spark, Path(name) / "warm", moved, few)
-        plain = run(spark, Path(name) / "plain", False, options)
-        other = run(spark, Path(name) / "moved", True, options)
-    plain_s = plain["seconds"] + [float(np.median(plain["seconds"]))] * options.batches
-    pairs = [*zip(other["seconds"], plain_s, strict=False)]
-    ratios = [seconds / plain_seconds for seconds, plain_seconds in pairs]
-    result = {
-        "options": vars(options),
-        "plain": plain,
-        "moved": other,
-        "ratios": [round(ratio, 2) for ratio in ratios],
-        "in_all": sum(other["seconds"]) / sum(seconds for _, seconds in pairs),
-        "cpu": other["cpu_s"] / len(other["seconds"]) / plain["cpu_s"] * len(plain["seconds"]),
-    }
+        rounds = [
+            [run(spark, Path(name) / kind, kind == "moved", options) for kind in ("plain", "moved")]
+            for _ in range(options.rounds)
+        ]
+    plain, other = rounds[-1]
+    result = {"options": vars(options), "plain": plain, "moved": other, **compared(rounds)}
     if options.json:
         print(json.dumps(result))
         return
     print("plain, seconds  " + " ".join(f"{s:6.1f}" for s in plain["seconds"]))
     print("moved, seconds  " + " ".join(f"{s:6.1f}" for s in other["seconds"]))
-    print("ratio           " + " ".join(f"{ratio:6.2f}" for ratio in ratios))
+    print("ratio           " + " ".join(f"{ratio:6.2f}" for ratio in result["ratios"]))
     print("keys moved      " + " ".join(f"{n:6d}" for n in other["moved_keys"]))
     print("objects         " + " ".join(f"{n:6d}" for n in other["objects"]))
     print("megabytes       " + " ".join(f"{n:6.1f}" for n in other["megabytes"]))
     print(
-        f"in all {result['in_all']:.2f} times plain, {result['cpu']:.2f} times its CPU; "
+        f"in all {result['in_all']:.2f} times plain, {result['cpu']:.2f} times its CPU, "
+        f"medians {result['medians']:.2f}; "
         f"left: {other['objects_with_states_left']} objects with states, "
         f"{other['files_left']} files"
     )

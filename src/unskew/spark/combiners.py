@@ -26,6 +26,7 @@ from pyspark.sql.types import BinaryType, DataType, StringType, StructField, Str
 from unskew.spark.placement.key_text import key_fields, key_text
 from unskew.spark.placement.keys import ColumnOrName
 from unskew.spark.placement.names import Names
+from unskew.spark.runtime.tasks import freeze_imports
 from unskew.spark.state.types import StateType, as_struct
 
 
@@ -273,6 +274,7 @@ def _keep_merged(rows: DataFrame, text: str, parts: Mapping[str, Combined]) -> D
     def merge(
         key: tuple[str], chunks: Iterator[pd.DataFrame], kept: GroupState
     ) -> Iterator[pd.DataFrame]:
+        freeze_imports()
         accumulators = {
             name: [kept.get[i]] if kept.exists else [] for i, name in enumerate(functions)
         }
@@ -293,6 +295,7 @@ def _keep_merged(rows: DataFrame, text: str, parts: Mapping[str, Combined]) -> D
 
 def _combining(function: CombineFn, codec: Codec) -> Callable[..., Iterator[pa.Array]]:
     def combined(chunks: Iterator[tuple[pa.Array, pa.Array]]) -> Iterator[pa.Array]:
+        freeze_imports()
         for groups, elements in chunks:
             rows: dict[str, list[int]] = {}
             for row, group in enumerate(groups.to_pylist()):

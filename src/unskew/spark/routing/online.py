@@ -20,7 +20,7 @@ from unskew.spark.control.observed import BatchObservation
 from unskew.spark.placement.slots import slots_for
 from unskew.spark.routing.state_files import RouterStateError, StateFiles
 from unskew.spark.runtime.places import Place
-from unskew.spark.runtime.tasks import partition_and_batch
+from unskew.spark.runtime.tasks import freeze_imports, partition_and_batch
 from unskew.state import WHOSE
 
 SECONDS = "seconds"
@@ -43,6 +43,7 @@ def slot_udf(scheme: Scheme, n_workers: int, place: Place | None) -> Callable[..
             slots = slots_for(hashes.to_numpy(zero_copy_only=False), workers, worker_anchors)
             seconds += time.perf_counter() - started
             yield pa.array(slots)
+        freeze_imports()
         if files is not None and batch is not None:
             files.save(source, batch, {**router.snapshot(), SECONDS: np.array(seconds)})
 

@@ -17,7 +17,7 @@ from unskew.spark.placement.names import Names
 from unskew.spark.plans.schedule import Schedule, ScheduleError
 from unskew.spark.plans.split_plan import PlanFolder, SplitPlan
 from unskew.spark.runtime.places import Place
-from unskew.spark.runtime.tasks import micro_batch
+from unskew.spark.runtime.tasks import freeze_imports, micro_batch
 from unskew.spark.state.move_log import MoveLog
 
 PLAN_SCHEMA = "id bigint, targets array<bigint>"
@@ -73,6 +73,7 @@ class _PlanReader(DataSourceReader):
         self.place = place
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        freeze_imports()
         self.place.claim()
         plan = PlanFolder(self.place.plans).latest()
         if plan is not None:
@@ -84,6 +85,7 @@ class _TermsReader(DataSourceReader):
         self.place, self.schedule = place, schedule
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        freeze_imports()
         self.place.claim()
         newest, serving = PlanFolder(self.place.plans).latest(), self.schedule.serving
         if newest is not None:
@@ -125,6 +127,7 @@ class _OrdersReader(DataSourceReader):
         self.log, self.cells = log, cells
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        freeze_imports()
         self.log.place.claim()
         orders = self.log.orders(micro_batch())
         yield from (orders.by_cell() if self.cells else orders.by_id()).to_batches()

@@ -1,7 +1,10 @@
-"""The running task: its partition, micro-batch, query and attempt."""
+"""The running task: its partition, micro-batch, query and attempt, and its process."""
 
 from __future__ import annotations
 
+import gc
+import os
+from functools import cache
 from uuid import uuid4
 
 from pyspark import TaskContext
@@ -45,3 +48,19 @@ def micro_batch() -> int:
             "but before it"
         )
     return batch
+
+
+def freeze_imports() -> None:
+    """Exempt all objects of this process from garbage collection; only the first call does it.
+
+    Spark's Python worker collects garbage after each task, which takes 40 ms if pandas and Arrow
+    are imported, and more with numba: as long as a small task itself. Frozen objects are skipped,
+    and still freed when nothing refers to them.
+    """
+    _freeze(os.getpid())  # a worker is a fork, and has what it was forked from in its cache
+
+
+@cache
+def _freeze(process: int) -> None:
+    gc.collect()
+    gc.freeze()

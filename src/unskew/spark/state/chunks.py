@@ -15,12 +15,11 @@ from itertools import chain
 from types import CodeType, GeneratorType
 from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 
 N_HIDDEN = 2
 """How many hidden columns an operator's rows end with: the orders and the slot."""
-MAX_BLOCKS = 50
-"""Wider frames have one block for each type, as pandas warns about more than a hundred blocks."""
 
 
 class Rows(NamedTuple):
@@ -90,9 +89,23 @@ def _joins_columns(code: CodeType) -> bool:
 
 
 def joined(columns: list[pd.Series]) -> pd.DataFrame:
-    """Return the result of ``pd.concat(columns, axis=1)``, in a third of the time or less."""
-    by_name = {column.name: column.array.copy() for column in columns}
-    if len(by_name) < len(columns):
+    """Return the result of ``pd.concat(columns, axis=1)``, in a sixth of the time."""
+    names = tuple([column.name for column in columns])
+    if len({*names}) < len(names):
         return pd.concat(columns, axis=1)
-    # Columns are copied one by one: pandas would copy them once more to put them into blocks.
-    return pd.DataFrame(by_name, index=columns[0].index, copy=len(columns) > MAX_BLOCKS)
+    # pandas copies columns of NumPy's types into its blocks, and no others.
+    arrays = [
+        column.array if isinstance(column.dtype, np.dtype) else column.array.copy()
+        for column in columns
+    ]
+    make = getattr(pd.DataFrame, "_from_arrays", None)  # what pandas itself uses
+    if make is None:
+        return pd.DataFrame(dict(zip(names, arrays, strict=True)), columns[0].index)
+    # A view, as the name of an index can be changed.
+    columns_index = _index(names).view()
+    return make(arrays, columns_index, columns[0].index, verify_integrity=False)
+
+
+@cache
+def _index(names: tuple[Any, ...]) -> pd.Index:
+    return pd.Index(names)

@@ -15,7 +15,7 @@ from pyspark.sql.types import IntegerType, LongType, StringType, StructType
 
 from unskew.spark.placement.keys import ColumnOrName
 from unskew.spark.placement.names import Names
-from unskew.spark.runtime.tasks import micro_batch, partition_and_batch
+from unskew.spark.runtime.tasks import freeze_imports, micro_batch, partition_and_batch
 from unskew.spark.state.chunks import Rows, user_columns
 from unskew.spark.state.costs import Cost, Meter
 from unskew.spark.state.exports import GONE, HERE, MOVED, StateChange, type_bytes
@@ -137,6 +137,7 @@ class Operator:
         self, grouping: tuple[Any, ...], chunks: Iterator[pd.DataFrame], group: GroupState
     ) -> Iterator[pd.DataFrame]:
         """Process the rows, the timeout or the announcement of a key in a micro-batch."""
+        freeze_imports()
         key, worker, batch = grouping[:-1], partition_and_batch()[0], micro_batch()
         if group.hasTimedOut:
             call, frames = self.call(key, group, None, worker, batch), user_columns(chunks)

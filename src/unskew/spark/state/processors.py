@@ -27,7 +27,7 @@ from pyspark.sql.streaming.stateful_processor import (
 from pyspark.sql.types import DataType, FractionalType, StructType
 
 from unskew.spark.placement.keys import ColumnOrName
-from unskew.spark.runtime.tasks import micro_batch, partition_and_batch
+from unskew.spark.runtime.tasks import freeze_imports, micro_batch, partition_and_batch
 from unskew.spark.state.chunks import Rows
 from unskew.spark.state.costs import Cost, Meter
 from unskew.spark.state.exports import GONE, HERE, MOVED, StateChange, type_bytes
@@ -181,6 +181,7 @@ class MovingProcessor(StatefulProcessor):
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Initialise the user's processor with a handle that tracks its states."""
+        freeze_imports()
         self.handle, self.tracking = handle, TrackingHandle(handle)
         self.fired: set[tuple[str, int]] = set()
         # Spark calls once for each row of a key that is NaN to pandas: null, if it is a number.

@@ -26,7 +26,12 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
 from unskew.spark.placement.names import Names
-from unskew.spark.runtime.tasks import attempt, micro_batch, partition_and_batch
+from unskew.spark.runtime.tasks import (
+    attempt,
+    freeze_imports,
+    micro_batch,
+    partition_and_batch,
+)
 from unskew.spark.state.exports import StateChange
 from unskew.spark.state.move_log import MoveLog
 
@@ -143,6 +148,7 @@ class Reporter:
 
     def step(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the results of a task, and at its end write its object and yield its costs."""
+        freeze_imports()
         name = self.names("cost")
         schema: pa.Schema | None = None
         for batch in batches:
