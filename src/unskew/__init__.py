@@ -7,7 +7,17 @@ when a kernel is needed.
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from unskew.hashing import hash_keys
+    from unskew.plan import Plan
+    from unskew.planners import PLANNERS, Statistics, make_planner
+    from unskew.routers import ROUTERS, make_router
+    from unskew.sim.intervals import simulate_plans
+    from unskew.sim.simulate import simulate
+    from unskew.sketches import SKETCHES
+    from unskew.workloads import open_stream
 
 __version__ = "0.1.0"
 

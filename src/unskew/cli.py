@@ -15,8 +15,9 @@ import typer
 import unskew
 from unskew.commands.apps import apps, compare, run
 from unskew.commands.bench import bench
-from unskew.commands.options import Json, Progress, numbers
-from unskew.spec import number
+from unskew.commands.options import Json, Progress, batch_size, numbers
+from unskew.commands.schemes import check_balancer
+from unskew.state import whole, within
 
 app = typer.Typer(
     name="unskew",
@@ -30,8 +31,11 @@ app.add_typer(bench, name="bench")
 for command in (run, compare, apps):
     app.command()(command)
 
+EXTRAS = {"matplotlib": "report", "pandas": "spark", "pyspark": "spark"}
+"""The extras of the package that install what a command may need."""
 BAD_PATHS = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
 
+MAX_WORKERS = 1_000_000
 SCHEMES = "key,pkg,d-choices,w-choices,shuffle"
 
 
@@ -46,6 +50,12 @@ def main() -> None:
         status = _print_error(error, 2)
     except (OSError, MemoryError, RuntimeError) as error:
         status = _print_error(error, 1)
+    except ModuleNotFoundError as error:
+        extra = EXTRAS.get((error.name or "").partition(".")[0])
+        if extra is None:
+            raise
+        what = f"this command needs {error.name}: pip install 'unskew[{extra}]'"
+        status = _print_error(what, 2)
     except Exception as error:
         if not hasattr(error, "format_message"):
             raise
@@ -132,8 +142,11 @@ def demo(
         check_picture(plot)
     from unskew.bench.gains import Work, gains
     from unskew.spark.session import embedded_session
+    from unskew.workloads.zipf import check_law
 
-    work = Work(z, records=int(number("batch-records", batch_records, whole=True)), batches=2)
+    check_balancer(scheme, "planned", workers)
+    check_law(z, Work.keys)
+    work = Work(z, records=batch_size(batch_records), batches=2)
     with Progress(2, quiet=as_json) as progress, embedded_session(workers) as session:
         results = gains(session, [(scheme, "planned")], [work], workers, progress)
     if as_json:
@@ -216,6 +229,10 @@ def simulate(
     """  # noqa: D301
     from unskew.sim import Queue, WorkerChange
 
+    whole("workers", workers, 1)
+    within("workers", workers, 1, MAX_WORKERS)
+    if rate is not None and service_us is None:
+        raise ValueError("--rate needs --service-us, the time that a record takes: add it")
     queue = None
     if any(option is not None for option in (rate, service_us, capacities)):
         queue = Queue(
@@ -226,6 +243,7 @@ def simulate(
     opened = unskew.open_stream(stream)
     changes = [WorkerChange.read(text) for text in change or ()]
     common: dict[str, Any] = {"sources": sources, "queue": queue, "changes": changes}
+    feeding: dict[str, Any] = {"feed": feed}  # simulate refuses others than its own
     if plot is not None:
         from unskew.report.plots import check_picture
 
@@ -237,11 +255,11 @@ def simulate(
                 opened,
                 schemes or SCHEMES,
                 workers,
-                feed=feed,
                 interval=10_000 if interval is None else interval,
                 agreement=agreement,
                 progress=progress,
                 **common,
+                **feeding,
             )
         else:
             _only_without_planners(agreement=agreement, feed=feed != "round-robin")
@@ -274,6 +292,8 @@ def _only_without_planners(**options: Any) -> None:
 
 
 def _show_simulation(out: dict[str, Any], plot: Path | None, as_json: bool, planned: bool) -> None:
+    if not any(result["intervals" if planned else "records"] for result in out["results"]):
+        raise ValueError("the stream is empty, so there is nothing to balance: use another one")
     if as_json:
         print(json.dumps(out))
     else:

@@ -185,7 +185,7 @@ def test_capacities_are_shares_of_the_load() -> None:
     ],
 )
 def test_intervals_are_cut(
-    spec: str, options: dict[str, int], length: int, records: list[int]
+    spec: str, options: dict[str, Any], length: int, records: list[int]
 ) -> None:
     told: list[int] = []
     out = simulate_plans(spec, "mixed", 4, schemes="shuffle", progress=told.append, **options)

@@ -76,6 +76,8 @@ class Case:
         Whether workers join and leave.
     mode, spelled
         The output mode, and how the key is written in ``groupBy``.
+    primed
+        Whether the first plan exists before the query starts.
     """
 
     kind: str
@@ -87,6 +89,7 @@ class Case:
     workers: int = 4
     mode: str = "update"
     spelled: str = "key"
+    primed: bool = False
 
     @classmethod
     def random(cls, seed: int) -> Case:
@@ -110,7 +113,7 @@ class Case:
             plans.append((plan, tuple(active)))
         restarts = frozenset(b for b in range(1, n) if rng.random() < 0.25)
         elastic, mode = rng.random() < 0.5, rng.choice(["update", "append"])
-        how = (restarts, elastic, workers, mode, rng.choice(["key", "KEY"]))
+        how = (restarts, elastic, workers, mode, rng.choice(["key", "KEY"]), rng.random() < 0.5)
         return cls(kind, key, tuple(batches), tuple(plans), *how)
 
     def tables(self) -> list[pa.Table]:
@@ -162,10 +165,15 @@ class Run:
             wanted, active = self.case.plans[batch]
             if self.case.elastic:
                 self.balance.activate(active)
+            save(wanted, batch + 1)
+
+        def save(wanted: dict[int, int], version: int) -> None:
             places = {ids[number] % 2**64: worker for number, worker in wanted.items()}
-            split = SplitPlan.of(self.case.workers, sorted(places.items()), batch + 1, "test")
+            split = SplitPlan.of(self.case.workers, sorted(places.items()), version, "test")
             PlanFolder(f"{checkpoint}/unskew/router/states/plans").save(split)
 
+        if self.case.primed:
+            save(self.case.plans[-1][0], 1)
         return self._by(build, "moved", plan)
 
     def _by(

@@ -17,6 +17,17 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, MapType, StringType, StructType
 
 WINDOW = ("start", "end")
+DRIVERS = {
+    "db2": "com.ibm.db2.jcc.DB2Driver",
+    "h2": "org.h2.Driver",
+    "mariadb": "org.mariadb.jdbc.Driver",
+    "mysql": "com.mysql.cj.jdbc.Driver",
+    "oracle": "oracle.jdbc.OracleDriver",
+    "postgresql": "org.postgresql.Driver",
+    "sqlserver": "com.microsoft.sqlserver.jdbc.SQLServerDriver",
+}
+"""The driver classes of databases. Java finds a driver by itself only if it is on its own class
+path, not among the packages of a session."""
 
 Write = Callable[[DataFrame, int], None]
 
@@ -40,8 +51,9 @@ def open_sink(sink: str, keys: Sequence[str]) -> str | Write:
         return _to_kafka(sink, keys)
     if kind == "jdbc" and rest:
         return _to_table(sink, keys)
+    # Only the kind is printed: the rest may have a password in it.
     raise ValueError(
-        f"unknown sink {sink!r}: use console, noop, parquet:folder, kafka://host:port/topic or "
+        f"unknown sink {kind!r}: use console, noop, parquet:folder, kafka://host:port/topic or "
         "jdbc:...#table"
     )
 
@@ -72,7 +84,10 @@ def _to_kafka(sink: str, keys: Sequence[str]) -> Write:
 def _to_table(sink: str, keys: Sequence[str]) -> Write:
     url, _, table = sink.partition("#")
     if not table.replace(".", "").replace("_", "").isalnum():
-        raise ValueError(f"a JDBC sink must name a table, as in {url}#prices, got {sink!r}")
+        raise ValueError(
+            "a JDBC sink must end in # and the name of a table of letters, digits, _ and ., as in "
+            "jdbc:postgresql://host/database#prices"
+        )
 
     def write(batch: DataFrame, _: int) -> None:
         flat = flattened(batch)
@@ -90,12 +105,13 @@ def _upsert(rows: DataFrame, url: str, table: str, keys: Sequence[str]) -> None:
     )
     options = {"createTableColumnTypes": key_types} if key_types else {}
     empty = rows.sparkSession.createDataFrame([], rows.schema)
-    empty.write.options(**options).jdbc(url, table, mode="ignore")
-    rows.write.options(**options).jdbc(url, staging, mode="overwrite")
-    staged = rows.sparkSession.read.jdbc(url, staging)
+    driver = {"driver": DRIVERS[kind]} if (kind := url.split(":")[1]) in DRIVERS else {}
+    empty.write.options(**options).jdbc(url, table, mode="ignore", properties=driver)
+    rows.write.options(**options).jdbc(url, staging, mode="overwrite", properties=driver)
+    staged = rows.sparkSession.read.jdbc(url, staging, properties=driver)
     nulls = not staged.where(F.greatest(*(F.col(k).isNull() for k in keys), F.lit(False))).isEmpty()
     # A session for reading may run a statement first: a public way to run SQL on any cluster.
-    reader = rows.sparkSession.read.format("jdbc").option("url", url)
+    reader = rows.sparkSession.read.format("jdbc").options(url=url, **driver)
     merge = merge_statement(table, staging, rows.columns, keys, nulls=nulls)
     reader = reader.option("sessionInitStatement", merge)
     reader.option("query", f"SELECT COUNT(*) AS merged FROM {staging}").load().collect()

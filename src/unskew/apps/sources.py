@@ -32,6 +32,8 @@ from unskew.workloads import STREAMS, Generated, Zipf, open_stream
 
 PARTS = 2
 """The number of files, and so of source tasks, of a generated or replayed micro-batch."""
+ENDLESS = ("kafka", "socket", "rate")
+"""Kinds of addresses whose streams do not end."""
 NOTHING = "null"
 EPOCH = 10**9
 """Spark reads files in the order of their times; those of generated files start here."""
@@ -56,6 +58,32 @@ class Source:
     ends: bool = False
 
 
+def check_source(stream: str, columns: Mapping[str, str]) -> None:
+    """Refuse a stream that cannot be read, as far as that can be told without Spark."""
+    kind, _, rest = stream.partition("://")
+    if rest and kind not in ENDLESS:
+        raise ValueError(f"unknown source {kind}://: use kafka://, socket:// or rate://")
+    if stream.partition(":")[0] in STREAMS or kind == "rate":
+        open_stream(stream) if not rest else number("rate", rest, whole=True)
+        if columns:
+            raise ValueError(
+                "a generated stream has the columns of the application: omit --columns"
+            )
+        return
+    if rest:
+        return
+    path = Path(stream)
+    if not path.exists():
+        raise FileNotFoundError(
+            f"no such file or folder: {path}; a stream may also be a spec like zipf:z=1.4 (see "
+            "'unskew streams'), kafka://host:port/topic, socket://host:port or rate://1000"
+        )
+    if path.is_file():
+        names = _dataset(path).schema.names
+        for name in {*columns.values()} - {NOTHING, *names}:
+            raise ValueError(f"{path} has no column {name!r}: it has {', '.join(names)}")
+
+
 def open_source(
     spark: SparkSession,
     app: App,
@@ -77,25 +105,19 @@ def open_source(
     columns
         The source's column names by the application's names; ``null`` for a missing column.
     """
+    check_source(stream, columns or {})
     kind, _, rest = stream.partition("://")
     if rest and kind in ("kafka", "socket"):
         lines = _kafka(spark, stream, batch) if kind == "kafka" else _socket(spark, stream)
         return Source(_parsed(lines, app.schema, columns or {}))
     if rest and kind == "rate":
         return Source(_at_rate(spark, app, number("rate", rest, whole=True)))
-    if rest:
-        raise ValueError(f"unknown source {kind}://: use kafka://, socket:// or rate://")
     if stream.partition(":")[0] in STREAMS:
         generated = open_stream(stream)
         assert isinstance(generated, Generated)
         records = _write(_generated(app, generated, -(-batch // PARTS)), folder)
         return Source(_read(spark, folder, app.schema, PARTS), records, ends=True)
     path = Path(stream)
-    if not path.exists():
-        raise FileNotFoundError(
-            f"no such file or folder: {path}; a stream may also be a spec like zipf:z=1.4 (see "
-            "'unskew streams'), kafka://host:port/topic, socket://host:port or rate://1000"
-        )
     if path.is_dir():
         rows = _read(spark, path, None, 1)
         return Source(_app_columns(rows, app.schema, columns or {}, str(path)))
@@ -171,8 +193,8 @@ def _generated(app: App, stream: Generated, size: int) -> Iterator[pa.Table]:
 
 
 def _replayed(path: Path, size: int) -> Iterator[pa.Table]:
+    rows = _dataset(path)
     try:
-        rows = ds.dataset(path, format=_format(path))
         pending: list[pa.RecordBatch] = []
         for part in rows.to_batches(batch_size=size):
             pending.append(part)
@@ -183,6 +205,13 @@ def _replayed(path: Path, size: int) -> Iterator[pa.Table]:
                 pending = table.slice(len(table) // size * size).to_batches()
         if pending:
             yield pa.Table.from_batches(pending)
+    except pa.ArrowException as error:
+        raise ValueError(f"cannot read {path}: {str(error).partition(chr(10))[0]}") from None
+
+
+def _dataset(path: Path) -> ds.Dataset:
+    try:
+        return ds.dataset(path, format=_format(path))
     except pa.ArrowException as error:
         raise ValueError(f"cannot read {path}: {str(error).partition(chr(10))[0]}") from None
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from unskew.commands.options import Json, Progress
-from unskew.commands.schemes import routed_schemes
-from unskew.spec import number, pairs, read_named
+from unskew.commands.options import Json, Progress, batch_size
+from unskew.commands.schemes import check_balancer, routed_schemes
+from unskew.spec import pairs, read_named
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -97,7 +97,7 @@ def run(
 
     job = _job(app, stream, batch_records, columns, delay_us)
     open_sink(sink, job.app.keys)  # refuses an unknown sink before Spark starts
-    _check(scheme, routing, workers)
+    check_balancer(scheme, routing, workers)
     with _session(workers, master, packages) as spark, _bar(stream, 1, as_json) as progress:
         report = run_job(
             spark,
@@ -149,11 +149,17 @@ def compare(
     if plot is not None:
         check_picture(plot)
     from unskew.apps.run import compare as compare_schemes
+    from unskew.apps.sources import ENDLESS
 
+    if stream.partition("://")[0] in ENDLESS:
+        raise ValueError(
+            f"compare needs a stream that ends, and {stream.partition('://')[0]}:// does not: use "
+            "a file, or a spec like zipf:z=1.4,records=1e6"
+        )
     job = _job(app, stream, batch_records, columns, delay_us)
     chosen = routed_schemes(schemes, routing)
     for scheme, scheme_routing in chosen:
-        _check(scheme, scheme_routing, workers)
+        check_balancer(scheme, scheme_routing, workers)
     with (
         _session(workers, master, packages) as spark,
         _bar(stream, len(chosen), as_json) as progress,
@@ -192,25 +198,16 @@ def apps(as_json: Json = False) -> None:
 def _job(app: str, stream: str, batch_records: str, columns: str, delay_us: float) -> Job:
     from unskew.apps import APPS
     from unskew.apps.run import Job
+    from unskew.apps.sources import check_source
     from unskew.bench.sleeping import sleeping_balancer
 
     ((name, options),) = read_named("application", app, APPS, lambda entry: entry.options)
     if delay_us < 0:
         raise ValueError(f"delay-us must be at least 0, got {delay_us}")
-    size = int(number("batch-records", batch_records, whole=True))
-    if size < 1:
-        raise ValueError(f"batch-records must be at least 1, got {batch_records}")
+    size = batch_size(batch_records)
     mapping = pairs(columns.split(","), "word=key,ts=time") if columns else {}
+    check_source(stream, mapping)
     return Job(APPS[name], stream, options, size, mapping, partial(sleeping_balancer, delay_us))
-
-
-def _check(scheme: str, routing: str | None, workers: int) -> None:
-    """Refuse bad arguments of a balancer before Spark starts."""
-    from unskew.spark import Balancer
-    from unskew.state import whole
-
-    whole("workers", workers, 1)
-    Balancer(scheme, routing=routing)
 
 
 @contextmanager

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from unskew.commands.options import Json, Progress, numbers
-from unskew.commands.schemes import routed_schemes
+from unskew.commands.options import Json, Progress, batch_size, numbers
+from unskew.commands.schemes import check_balancer, routed_schemes
 from unskew.spec import number
 
 bench = typer.Typer(help="Measure speed.", no_args_is_help=True)
@@ -118,7 +118,9 @@ def spark(
     from unskew.spark.session import embedded_session
 
     chosen = routed_schemes(schemes)[: 2 if quick else None]
-    size = int(number("batch-records", batch_records, whole=True)) // (2 if quick else 1)
+    size = batch_size(batch_records) // (2 if quick else 1)
+    for scheme, routing in chosen:
+        check_balancer(scheme, routing, workers)
     works = [Work(exponent, records=size, delay_s=delay_us / 1e6) for exponent in numbers("z", z)]
     works = [] if overhead else works
     turns = 1 if quick else 3
@@ -151,7 +153,7 @@ def rivals(
     from unskew.report.tables import show_rivals
     from unskew.spark.session import embedded_session
 
-    size = int(number("batch-records", batch_records, whole=True))
+    size = batch_size(batch_records)
     with Progress(15, quiet=as_json) as progress, embedded_session(workers) as session:
         rows = compare(session, z, size, scheme, progress)
     if as_json:

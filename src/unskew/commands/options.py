@@ -16,6 +16,14 @@ def numbers(name: str, text: str, *, whole: bool = False) -> list[float]:
     return [number(name, part, whole) for part in text.split(",")]
 
 
+def batch_size(text: str) -> int:
+    """Return the records of a micro-batch, at least 1."""
+    size = int(number("batch-records", text, whole=True))
+    if size < 1:
+        raise ValueError(f"batch-records must be at least 1, got {text}")
+    return size
+
+
 class Progress:
     """A progress bar on standard error if that is a terminal; calling it advances the bar."""
 

@@ -1,4 +1,4 @@
-"""Schemes as the commands accept them, optionally with a routing."""
+"""Schemes as the commands accept them, optionally with a routing, and their checks."""
 
 from __future__ import annotations
 
@@ -16,3 +16,12 @@ def routed_schemes(text: str, routing: str | None = None) -> list[tuple[str, str
         scheme, at, own = part.strip().partition("@")
         chosen.append((scheme, own if at else routing))
     return chosen
+
+
+def check_balancer(scheme: str, routing: str | None, workers: int) -> None:
+    """Refuse bad arguments of a balancer before Spark starts."""
+    from unskew.spark import Balancer
+    from unskew.state import whole
+
+    whole("workers", workers, 1)
+    Balancer(scheme, routing=routing)

@@ -37,7 +37,7 @@ class WorkerChange:
         try:
             record = int(number("at", at, whole=True))
             worker = None if change == "+" else int(change.removeprefix("-"))
-            if record < 0 or not change.startswith(("+", "-")):
+            if record < 0 or not (change == "+" or change.startswith("-")):
                 raise ValueError
         except ValueError:
             raise ValueError(

@@ -21,7 +21,7 @@ from unskew.workloads.files import FileStream
 class ColumnFile(FileStream):
     """A file with a key column, and perhaps a column of source keys.
 
-    The key column is ``key`` where none is named, or the first column if there is no ``key``.
+    The key column is ``key`` where none is named, or the only column.
     """
 
     key: str | None = None
@@ -34,9 +34,17 @@ class ColumnFile(FileStream):
         with self.reading():
             schema = self.schema()
         if self.key is None and schema.names:
-            object.__setattr__(self, "key", "key" if "key" in schema.names else schema.names[0])
+            object.__setattr__(self, "key", self._only_key(schema.names))
         for column in self.columns:
             self._check(column, schema)
+
+    def _only_key(self, names: list[str]) -> str:
+        if "key" in names or len(names) == 1:
+            return "key" if "key" in names else names[0]
+        raise ValueError(
+            f"which column of {self.path} has the keys: {', '.join(names)}? Name it, as in "
+            f"{self.path}:key={names[0]}"
+        )
 
     @abstractmethod
     def schema(self) -> pa.Schema:
