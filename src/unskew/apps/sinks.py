@@ -4,11 +4,14 @@
 - ``parquet:folder``: a folder ``batch=N`` for each micro-batch, written as a whole, so that a
   repeated batch is stored once; for running results the latest batch of each key counts;
 - ``kafka://host:port/topic``: JSON objects, keyed by the result's keys; at least once;
-- ``jdbc:...#table``: upserts into a table by the result's keys, with the MERGE of standard SQL.
+- ``jdbc:...#table``: upserts into a table by the result's keys, with the MERGE of standard SQL;
+  ``${NAME}`` stands for an environment variable, so that a password is not on the command line.
 """
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Callable, Sequence
 from urllib.parse import urlsplit
 
@@ -82,7 +85,7 @@ def _to_kafka(sink: str, keys: Sequence[str]) -> Write:
 
 
 def _to_table(sink: str, keys: Sequence[str]) -> Write:
-    url, _, table = sink.partition("#")
+    url, _, table = re.sub(r"\$\{(\w+)\}", _variable, sink).partition("#")
     if not table.replace(".", "").replace("_", "").isalnum():
         raise ValueError(
             "a JDBC sink must end in # and the name of a table of letters, digits, _ and ., as in "
@@ -95,6 +98,13 @@ def _to_table(sink: str, keys: Sequence[str]) -> Write:
 
     window_columns = [f"{key}_{end}" for key in keys for end in WINDOW]
     return write
+
+
+def _variable(name: re.Match[str]) -> str:
+    """Return the value of an environment variable."""
+    if name[1] not in os.environ:
+        raise ValueError(f"the environment variable {name[1]} of the sink is not set: export it")
+    return os.environ[name[1]]
 
 
 def _upsert(rows: DataFrame, url: str, table: str, keys: Sequence[str]) -> None:

@@ -112,3 +112,12 @@ def test_a_database_that_fails_says_why(spark: SparkSession) -> None:
 def test_unknown_sinks_are_refused(sink: str) -> None:
     with pytest.raises(ValueError, match=r"sink"):
         open_sink(sink, ["key"])
+
+
+def test_a_password_is_not_printed() -> None:
+    for sink in ("jdbc:postgresql://db/x?password=secret", "postgresql://me:secret@db/x"):
+        with pytest.raises(ValueError, match="sink") as refused:
+            open_sink(sink, ["key"])
+        assert "secret" not in str(refused.value)
+    with pytest.raises(ValueError, match="variable NO_SUCH of the sink is not set"):
+        open_sink("jdbc:postgresql://db/x?password=${NO_SUCH}#t", ["key"])
