@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -312,6 +313,41 @@ def test_no_column_is_guessed(tmp_path: Path) -> None:
     arguments = ["simulate", "--stream", str(flights), "--schemes", "key"]
     complaint = f"date, origin? Name it, as in {flights}:key=date"
     test_bad_input_is_one_line_and_exit_code_2(arguments, complaint)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ("demo --workers 0", "workers must be at least 1, got 0"),
+        ("demo --scheme nope", "nope"),
+        ("demo --batch-records 0", "batch-records must be at least 1"),
+        ("bench spark --schemes nope", "nope"),
+        ("compare vwap --stream rate://10", "compare needs a stream that ends"),
+        ("run vwap --stream /no/such.parquet", "no such file or folder"),
+        ("run vwap --columns symbl=key", "a generated stream has the columns of the application"),
+        ("run vwap --stream ftp://x", "unknown source ftp://"),
+        ("run vwap --stream {trades} --columns symbol=sym", "no column 'sym': it has name, price"),
+    ],
+)
+def test_bad_jobs_are_refused_before_spark_starts(
+    arguments: str, complaint: str, tmp_path: Path
+) -> None:
+    trades = tmp_path / "trades.csv"
+    trades.write_text("name,price\na,1\n")
+    words = arguments.format(trades=trades).split()
+    test_bad_input_is_one_line_and_exit_code_2(words, complaint)
+
+
+def test_a_broker_that_does_not_answer_is_an_error_at_once() -> None:
+    done = unskew("run", "hashtags", "--stream", "kafka://127.0.0.1:9/tags")
+    assert done.returncode == 1
+    assert done.stderr == (
+        "unskew: no Kafka broker answers at 127.0.0.1:9: start it, or check the address\n"
+    )
+
+
+def test_the_help_names_the_connector_of_the_installed_spark() -> None:
+    assert f"kafka-0-10_2.13:{version('pyspark')}" in unskew("run", "--help").stdout
 
 
 @pytest.mark.parametrize("command", ["apps", "demo", "run word-count", "compare vwap"])

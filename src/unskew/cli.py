@@ -57,9 +57,12 @@ def main() -> None:
         what = f"this command needs {error.name}: pip install 'unskew[{extra}]'"
         status = _print_error(what, 2)
     except Exception as error:
-        if not hasattr(error, "format_message"):
+        if hasattr(error, "format_message"):
+            status = _print_usage_error(error.format_message())
+        elif type(error).__module__.startswith("pyspark."):
+            status = _print_error(str(error).partition("\n")[0], 1)
+        else:
             raise
-        status = _print_usage_error(error.format_message())
     if status == 130:
         print("unskew: interrupted", file=sys.stderr)
     sys.exit(status or 0)

@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -22,11 +24,13 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from unskew.apps.base import App
+from unskew.spark.session import kafka_connector
 from unskew.spec import number
 from unskew.workloads import STREAMS, Generated, Zipf, open_stream
 
@@ -34,6 +38,8 @@ PARTS = 2
 """The number of files, and so of source tasks, of a generated or replayed micro-batch."""
 ENDLESS = ("kafka", "socket", "rate")
 """Kinds of addresses whose streams do not end."""
+NO_CONNECTOR = "KAFKA_DATA_SOURCE_NOT_ENABLED"
+BROKER_TIMEOUT_S = 5.0
 NOTHING = "null"
 EPOCH = 10**9
 """Spark reads files in the order of their times; those of generated files start here."""
@@ -71,6 +77,8 @@ def check_source(stream: str, columns: Mapping[str, str]) -> None:
             )
         return
     if rest:
+        if kind == "kafka":
+            check_broker(urlsplit(stream).netloc)
         return
     path = Path(stream)
     if not path.exists():
@@ -139,7 +147,22 @@ def _kafka(spark: SparkSession, stream: str, batch: int) -> DataFrame:
             "maxOffsetsPerTrigger": str(batch),
         }
     )
-    return reader.load().select(F.col("value").cast("string"))
+    try:
+        return reader.load().select(F.col("value").cast("string"))
+    except AnalysisException as error:
+        if error.getCondition() != NO_CONNECTOR:
+            raise
+        raise ValueError(f"Kafka needs its connector: add --packages {kafka_connector()}") from None
+
+
+def check_broker(servers: str) -> None:
+    """Refuse the address of a Kafka cluster if none of its brokers answers."""
+    for server in servers.split(","):
+        host, _, port = server.rpartition(":")
+        with suppress(OSError, ValueError):
+            socket.create_connection((host, int(port)), BROKER_TIMEOUT_S).close()
+            return
+    raise ConnectionError(f"no Kafka broker answers at {servers}: start it, or check the address")
 
 
 def _socket(spark: SparkSession, stream: str) -> DataFrame:

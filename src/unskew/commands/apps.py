@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -55,6 +56,14 @@ Packages = Annotated[
 ]
 
 
+def installed_spark() -> str:
+    """Return the version of the installed Spark."""
+    try:
+        return version("pyspark")
+    except PackageNotFoundError:
+        return "4.3.0"
+
+
 def run(
     app: Name,
     stream: Stream = STREAM,
@@ -89,7 +98,7 @@ def run(
       unskew run word-count --stream zipf:z=1.4,keys=1e4,records=1e6 --sink console
       unskew run vwap --stream trades.parquet --columns symbol=key --scheme dstream
       unskew run hashtags --stream kafka://localhost:9092/tags --sink jdbc:postgresql://db/x#tags \\
-        --packages org.apache.spark:spark-sql-kafka-0-10_2.13:4.1.0,org.postgresql:postgresql:42.7.4
+        --packages org.apache.spark:spark-sql-kafka-0-10_2.13:SPARK,org.postgresql:postgresql:42.7.4
     """  # noqa: D301
     from unskew.apps.run import run as run_job
     from unskew.apps.sinks import open_sink
@@ -115,6 +124,10 @@ def run(
     else:
         show_run(report)
     _end(report)
+
+
+# The connector must be that of the Spark that runs.
+run.__doc__ = (run.__doc__ or "").replace("SPARK", installed_spark())
 
 
 def compare(
