@@ -30,6 +30,7 @@ from unskew.spark import Balancer
 EVENTS, TRADES, PRICES = "events", "trades", "prices"
 PARTITIONS = 3
 ROUND = 2000
+BAD = ("no JSON", "7", '{"symbol": 1')
 MOST = 2500
 SETTINGS = {
     "spark.sql.shuffle.partitions": "4",
@@ -133,7 +134,9 @@ class Scenario:
         rows = self._spark.createDataFrame(trades).select(
             F.col("symbol").alias("key"), F.to_json(F.struct("*")).alias("value")
         )
-        rows.write.format("kafka").options(**self._servers).option("topic", TRADES).save()
+        bad = self._spark.createDataFrame([(None, text) for text in BAD], rows.schema)
+        for part in (rows, bad):
+            part.write.format("kafka").options(**self._servers).option("topic", TRADES).save()
         job = Job(VWAP, f"kafka://{self._broker.servers}/{TRADES}", batch=ROUND // 4)
         report = run(
             self._spark,
@@ -141,6 +144,7 @@ class Scenario:
             "w-choices",
             sink=f"kafka://{self._broker.servers}/{PRICES}",
             once=True,
+            bad_records=self._folder / "bad",
         )
         reader = self._spark.read.format("kafka").options(**self._servers)
         written = reader.option("subscribe", PRICES).load().orderBy("timestamp", "offset")
@@ -152,6 +156,10 @@ class Scenario:
         return {
             "imbalances": [batch["imbalance"] for batch in report["batches"]],
             "records": report["records"],
+            "bad_records": report["bad_records"],
+            "bad": [
+                row["value"] for row in self._spark.read.text(str(self._folder / "bad")).collect()
+            ],
             "written": len(texts),
             "latest": latest,
             "exact": (sums.paid / sums["size"]).to_dict(),

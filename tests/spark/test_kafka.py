@@ -48,7 +48,9 @@ def test_restarts_of_the_broker_and_of_the_query_lose_and_double_nothing(tmp_pat
     assert found["latest"] == expected
     assert found["first batch again"] > 0, "the query went on from its checkpoint"
     app = found["app"]
-    assert app["records"] == ROUND
+    assert app["records"] == ROUND + 3
+    assert app["bad_records"] == 3
+    assert sorted(app["bad"]) == ["7", "no JSON", '{"symbol": 1']
     first, *later = app["imbalances"]
     assert len(later) >= 3
     assert min(later) < 0.6 * first, "nothing was known of the keys at first"

@@ -20,7 +20,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from unskew.apps.base import App
 from unskew.apps.sinks import open_sink
-from unskew.apps.sources import Source, open_source
+from unskew.apps.sources import BAD_RECORDS, Source, open_source
 from unskew.spark import Balancer
 
 WARM_UP = 2
@@ -99,6 +99,7 @@ def run(
     checkpoint: Path | None = None,
     once: bool = False,
     seconds: float | None = None,
+    bad_records: Path | None = None,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
     """Run a job until its stream ends, its time is up, or it is interrupted; return a report.
@@ -115,15 +116,22 @@ def run(
         Stop when all available rows were read, even if more may arrive.
     seconds
         Stop after this many seconds.
+    bad_records
+        The folder that gets the texts of a Kafka topic that are left out, as lines; they are
+        written when the job ends, each once, however often the job is run.
     progress
         Called with the number of records of each batch.
     """
     with _folder(checkpoint) as folder:
         balance = job.balancer(scheme=scheme, routing=routing, checkpoint=str(folder))
         source = job.source(spark, folder)
+        if bad_records is not None and source.bad is None:
+            raise ValueError("bad records are kept of kafka:// streams only: omit --bad-records")
         try:
             query = job.start(source, balance, sink, folder, once)
             batches, stopped = _run_until_stopped(query, seconds, progress)
+            if bad_records is not None and source.bad is not None:
+                _keep_bad_records(source.bad, bad_records)
         except PySparkException as error:
             raise RuntimeError(f"the query failed: {_reason(error)}") from error
         if (failure := query.exception()) is not None:
@@ -193,6 +201,17 @@ def _collect_progress(
                 progress(batch["numInputRows"])
 
 
+def _keep_bad_records(texts: DataFrame, folder: Path) -> None:
+    writer = texts.writeStream.format("text").option("path", str(folder))
+    writer = writer.option("checkpointLocation", str(folder / "_checkpoint"))
+    writer.trigger(availableNow=True).start().awaitTermination()
+
+
+def _bad_records(batch: Any) -> int:
+    observed = batch["observedMetrics"].get(BAD_RECORDS)
+    return 0 if observed is None else int(observed["n"])
+
+
 def _summary(batches: Sequence[Any], balance: Balancer) -> dict[str, Any]:
     metrics = {m.batch: m for m in balance.metrics}
     rows = [
@@ -212,6 +231,7 @@ def _summary(batches: Sequence[Any], balance: Balancer) -> dict[str, Any]:
     imbalances = [row["imbalance"] for row in warm if row["imbalance"] is not None]
     return {
         "records": sum(row["records"] for row in rows),
+        "bad_records": sum(map(_bad_records, batches)),
         "records_per_s": sum(row["records"] for row in warm) / max(1e-9, sum(latencies)),
         "latency_s": float(np.median(latencies)) if latencies else None,
         "worst_latency_s": max(latencies, default=None),

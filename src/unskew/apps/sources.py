@@ -4,7 +4,8 @@
 - a file, ``trades.parquet`` or ``trades.csv``: replayed in micro-batches;
 - a folder of such files: one micro-batch a file, also for files that are added later;
 - ``kafka://host:port/topic``: messages that are JSON objects of the application's columns;
-- ``socket://host:port``: lines of such objects, for experiments;
+- ``socket://host:port``: lines of such objects, for experiments; texts that are no such objects are
+  counted and left out;
 - ``rate://1000``: this many generated rows a second.
 """
 
@@ -27,7 +28,7 @@ import pyarrow.parquet as pq
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StringType, StructType
 
 from unskew.apps.base import App
 from unskew.spark.session import kafka_connector
@@ -38,6 +39,9 @@ PARTS = 2
 """The number of files, and so of source tasks, of a generated or replayed micro-batch."""
 ENDLESS = ("kafka", "socket", "rate")
 """Kinds of addresses whose streams do not end."""
+BAD_RECORDS = "unskew bad records"
+"""The name of the observation that counts bad records."""
+CORRUPT = "__unskew_corrupt"
 NO_CONNECTOR = "KAFKA_DATA_SOURCE_NOT_ENABLED"
 BROKER_TIMEOUT_S = 5.0
 NOTHING = "null"
@@ -57,11 +61,15 @@ class Source:
         The number of records, if it is known.
     ends
         Whether the stream ends when all available rows were read.
+    bad
+        The texts that are left out, because they are no JSON objects with the right columns, if the
+        stream can be read a second time for them.
     """
 
     rows: DataFrame
     records: int | None = None
     ends: bool = False
+    bad: DataFrame | None = None
 
 
 def check_source(stream: str, columns: Mapping[str, str]) -> None:
@@ -78,7 +86,7 @@ def check_source(stream: str, columns: Mapping[str, str]) -> None:
         return
     if rest:
         if kind == "kafka":
-            check_broker(urlsplit(stream).netloc)
+            check_broker(_servers_and_topic(stream)[0])
         return
     path = Path(stream)
     if not path.exists():
@@ -117,7 +125,11 @@ def open_source(
     kind, _, rest = stream.partition("://")
     if rest and kind in ("kafka", "socket"):
         lines = _kafka(spark, stream, batch) if kind == "kafka" else _socket(spark, stream)
-        return Source(_parsed(lines, app.schema, columns or {}))
+        parsed = _parsed(lines, app.schema, columns or {})
+        bad = parsed.where("bad").select("value") if kind == "kafka" else None
+        counted = parsed.observe(BAD_RECORDS, F.count_if("bad").alias("n"))
+        rows = counted.where("not bad").select("row.*").drop(CORRUPT)
+        return Source(_app_columns(rows, app.schema, columns or {}, "the stream"), bad=bad)
     if rest and kind == "rate":
         return Source(_at_rate(spark, app, number("rate", rest, whole=True)))
     if stream.partition(":")[0] in STREAMS:
@@ -134,14 +146,19 @@ def open_source(
     return Source(_app_columns(rows, app.schema, columns or {}, str(path)), records, ends=True)
 
 
-def _kafka(spark: SparkSession, stream: str, batch: int) -> DataFrame:
+def _servers_and_topic(stream: str) -> tuple[str, str]:
     address = urlsplit(stream)
     topic = address.path.strip("/")
     if not address.netloc or not topic:
         raise ValueError(f"a Kafka source must look like kafka://host:port/topic, got {stream!r}")
+    return address.netloc, topic
+
+
+def _kafka(spark: SparkSession, stream: str, batch: int) -> DataFrame:
+    servers, topic = _servers_and_topic(stream)
     reader = spark.readStream.format("kafka").options(
         **{
-            "kafka.bootstrap.servers": address.netloc,
+            "kafka.bootstrap.servers": servers,
             "subscribe": topic,
             "startingOffsets": "earliest",
             "maxOffsetsPerTrigger": str(batch),
@@ -174,15 +191,17 @@ def _socket(spark: SparkSession, stream: str) -> DataFrame:
 
 
 def _parsed(lines: DataFrame, schema: str, columns: Mapping[str, str]) -> DataFrame:
-    """Return the rows of JSON texts; a text that is no JSON object becomes nulls, as in Spark."""
+    """Return JSON texts with their rows, and whether a text is bad: no object of these columns."""
     _check_columns(schema, columns)
     source_schema = StructType()
     for field in _fields(schema):
         name = columns.get(field.name, field.name)
         if name != NOTHING:
             source_schema.add(name, field.dataType)
-    parsed = lines.select(F.from_json("value", source_schema).alias("row")).select("row.*")
-    return _app_columns(parsed, schema, columns, "the stream")
+    source_schema.add(CORRUPT, StringType())
+    row = F.from_json("value", source_schema, {"columnNameOfCorruptRecord": CORRUPT})
+    bad = F.col("row").isNull() | F.col(f"row.{CORRUPT}").isNotNull()
+    return lines.select("value", row.alias("row")).withColumn("bad", bad)
 
 
 def _at_rate(spark: SparkSession, app: App, rate: float) -> DataFrame:

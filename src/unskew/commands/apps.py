@@ -86,6 +86,9 @@ def run(
         bool, typer.Option("--once", help="Stop when all available records were read.")
     ] = False,
     seconds: Annotated[float | None, typer.Option(help="Stop after this many seconds.")] = None,
+    bad_records: Annotated[
+        Path | None, typer.Option(help="A folder for the records of a topic that cannot be read.")
+    ] = None,
     master: Master = None,
     packages: Packages = None,
     as_json: Json = False,
@@ -117,6 +120,7 @@ def run(
             checkpoint=checkpoint,
             once=once,
             seconds=seconds,
+            bad_records=bad_records,
             progress=progress,
         )
     if as_json:

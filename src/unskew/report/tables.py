@@ -224,6 +224,12 @@ def show_run(report: dict[str, Any]) -> None:
         f"{report['records_per_s']:,.0f} a second; "
         f"{ENDS[report['stopped']]}"
     )
+    if report["bad_records"]:
+        console.print(
+            f"[bold]{report['bad_records']:,} records were left out[/]: they are no JSON objects "
+            "with the columns of the application. --bad-records FOLDER keeps them.",
+            highlight=False,
+        )
 
 
 def show_comparison(reports: list[dict[str, Any]]) -> None:

@@ -69,8 +69,9 @@ def test_a_socket_is_read(spark: SparkSession, tmp_path: Path) -> None:
         def send() -> None:
             connection, _ = server.accept()
             with connection:
-                for dst in (4, 4, 5):
-                    connection.sendall((json.dumps({"src": 1, "to": dst}) + "\n").encode())
+                good = [json.dumps({"src": 1, "to": dst}) for dst in (4, 4, 5)]
+                for text in (*good, "no JSON", "7", '{"src": "x", "to": 4}', '{"src": 1'):
+                    connection.sendall(f"{text}\n".encode())
                 done.wait(60)
 
         done = threading.Event()
@@ -79,10 +80,10 @@ def test_a_socket_is_read(spark: SparkSession, tmp_path: Path) -> None:
         columns = {"dst": "to", "ts": "null"}
         job = Job(IN_DEGREE, f"socket://127.0.0.1:{server.getsockname()[1]}", columns=columns)
         sink = f"parquet:{tmp_path / 'out'}"
-        report = run(spark, job, "key", sink=sink, progress=InterruptAfter(3))
+        report = run(spark, job, "key", sink=sink, progress=InterruptAfter(7))
         done.set()
         sender.join()
-    assert report["records"] == 3
+    assert (report["records"], report["bad_records"]) == (7, 4)
     rows = spark.read.parquet(str(tmp_path / "out")).orderBy("batch").collect()
     assert {row["dst"]: row["degree"] for row in rows} == {4: 2, 5: 1}
 
