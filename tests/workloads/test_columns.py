@@ -85,15 +85,18 @@ def test_parquet_types(tmp_path: Path, column: Any) -> None:
 
 def test_default_key_column(tmp_path: Path) -> None:
     pq.write_table(pa.table({"a": [1], "key": [2]}), tmp_path / "x.parquet")
-    pq.write_table(pa.table({"a": [1], "b": [2]}), tmp_path / "y.parquet")
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "y.parquet")
+    pq.write_table(pa.table({"a": [1], "b": [2]}), tmp_path / "z.parquet")
     assert ParquetFile(tmp_path / "x.parquet").key == "key"
     assert ParquetFile(tmp_path / "y.parquet").key == "a"
+    with pytest.raises(ValueError, match=r"has the keys: a, b\? Name it, as in .*:key=a"):
+        ParquetFile(tmp_path / "z.parquet")
 
 
-@pytest.mark.parametrize("option", ["key", "source"])
-def test_missing_column(parquet: Path, option: str) -> None:
+@pytest.mark.parametrize("options", ["key=nope", "key=word,source=nope"])
+def test_missing_column(parquet: Path, options: str) -> None:
     with pytest.raises(ValueError, match="has no column 'nope': choose from word, number"):
-        open_stream(f"{parquet}:{option}=nope")
+        open_stream(f"{parquet}:{options}")
 
 
 def test_column_of_a_type_without_hash(tmp_path: Path) -> None:
@@ -123,7 +126,8 @@ def test_parquet_with_a_damaged_page(tmp_path: Path) -> None:
 def test_csv_column(tmp_path: Path) -> None:
     path = tmp_path / "x.csv"
     path.write_text('user,n\nann,1\nbob,\nann,3\n"a,b",4\n')
-    np.testing.assert_array_equal(keys(CsvFile(path)), hash_keys(["ann", "bob", "ann", "a,b"]))
+    by_name = CsvFile(path, key="user")
+    np.testing.assert_array_equal(keys(by_name), hash_keys(["ann", "bob", "ann", "a,b"]))
     by_number = CsvFile(path, key="n", source="user")
     np.testing.assert_array_equal(keys(by_number), hash_keys(pa.array([1, None, 3, 4])))
     np.testing.assert_array_equal(sources(by_number), hash_keys(["ann", "bob", "ann", "a,b"]))

@@ -78,7 +78,7 @@ def test_errors_are_one_line_that_names_the_way_out(here: Path, spec: str, messa
 
 def test_files_by_their_ending(here: Path) -> None:
     pq.write_table(pa.table({"user_id": [1], "key": [2], "src": [3]}), here / "x.parquet")
-    for name, text in {"x.csv": "a,b\n1,2\n", "x.txt": "a b", "x.text": "a", "x.edges": ""}.items():
+    for name, text in {"x.csv": "a\n1\n", "x.txt": "a b", "x.text": "a", "x.edges": ""}.items():
         (here / name).write_text(text)
     assert open_stream("x.parquet") == ParquetFile(Path("x.parquet"), key="key")
     assert open_stream("x.parquet:key=user_id,source=src") == ParquetFile(
@@ -92,7 +92,7 @@ def test_files_by_their_ending(here: Path) -> None:
 
 
 def test_colons_and_commas_in_names(here: Path) -> None:
-    (here / "a:key=b.csv").write_text("x,y\n1,2\n")
+    (here / "a:key=b.csv").write_text("x\n1\n")
     (here / "c.csv").write_text('"p,q",r:s\n1,2\n')
     assert open_stream("a:key=b.csv") == CsvFile(Path("a:key=b.csv"), "x")
     assert open_stream("c.csv:key=p,q,source=r:s") == CsvFile(Path("c.csv"), "p,q", "r:s")
