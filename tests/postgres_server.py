@@ -70,8 +70,8 @@ def postgres() -> Iterator[Server]:
 
 
 def _programs() -> Path:
-    versions = (int(path.name) for path in Path("/usr/lib/postgresql").glob("[0-9]*"))
-    usable = [version for version in versions if version >= OLDEST]
+    names = [path.name for path in Path("/usr/lib/postgresql").glob("*")]
+    usable = [int(name) for name in names if name.isdigit() and int(name) >= OLDEST]
     if not usable:
         raise NoPostgresError(f"no PostgreSQL {OLDEST} or newer: apt-get install postgresql")
     return Path(f"/usr/lib/postgresql/{max(usable)}/bin")

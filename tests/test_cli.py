@@ -326,6 +326,7 @@ def test_no_column_is_guessed(tmp_path: Path) -> None:
         ("run vwap --stream /no/such.parquet", "no such file or folder"),
         ("run vwap --columns symbl=key", "a generated stream has the columns of the application"),
         ("run vwap --stream ftp://x", "unknown source ftp://"),
+        ("run vwap --stream kafka://localhost/trades", "needs a host and a port"),
         ("run vwap --stream {trades} --columns symbol=sym", "no column 'sym': it has name, price"),
     ],
 )

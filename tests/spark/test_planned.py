@@ -168,3 +168,18 @@ def test_a_version_stays_what_it_is(tmp_path: Path) -> None:
     assert (first.version, second.version) == (1, 2)
     assert folder.load(1).scheme == "one"
     assert folder.load(2).scheme == "two"
+
+
+def test_plans_that_are_used_are_not_removed(tmp_path: Path) -> None:
+    folder = PlanFolder(str(tmp_path / "serving"))
+    for version in range(1, 105):
+        folder.save(SplitPlan.of(2, [(7, 1)], version, "test"), renumber=False)
+    assert folder.load(1).version == 1
+    folder.remove_old(used={1})
+    assert sorted(int(path.name) for path in (tmp_path / "serving").iterdir()) == [
+        1,
+        *range(5, 105),
+    ]
+    folder.remove_old()
+    with pytest.raises(FileNotFoundError):
+        folder.load(1)

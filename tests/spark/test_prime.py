@@ -99,8 +99,8 @@ def test_the_first_batch_is_balanced(
     for primed in (False, True):
         checkpoint = tmp_path / f"primed-{primed}"
         balance = Balancer(scheme, checkpoint=str(checkpoint))
-        if primed:
-            balance.prime(old(spark, data), "user")
+        if primed:  # of a shuffle, so that rows have no fixed order, and with nothing but keys
+            balance.prime(old(spark, data).select("user").repartition(3), "user")
         assert outputs(query(balance.groupBy, rows), checkpoint, "update") == expected
         loads = first_loads(balance)
         busiest[primed] = max(loads) * len(loads) / sum(loads)
@@ -137,6 +137,24 @@ def test_a_query_that_has_a_plan_keeps_it(spark: SparkSession, data: Path, tmp_p
     assert after.version >= before.version >= 1
 
 
+def test_a_plan_for_other_workers_is_made_again(
+    spark: SparkSession, data: Path, tmp_path: Path
+) -> None:
+    rows = read_batches(spark, data / "in")
+    before = spark.conf.get("spark.sql.shuffle.partitions")
+    try:
+        for workers in ("8", "4"):  # built twice, and not started in between
+            spark.conf.set("spark.sql.shuffle.partitions", workers)
+            balance = Balancer(checkpoint=str(tmp_path))
+            balance.prime(old(spark, data), "user")
+            sets(balance.groupBy, rows)
+            plan = saved(tmp_path).latest()
+            assert plan is not None
+            assert plan.n_workers == int(workers)
+    finally:
+        spark.conf.set("spark.sql.shuffle.partitions", before or "200")
+
+
 def test_balanced_or_empty_history_makes_no_plan(
     spark: SparkSession, data: Path, tmp_path: Path
 ) -> None:
@@ -169,6 +187,8 @@ def test_what_cannot_be_a_history_is_refused(
         balance.prime(old(spark, data))
     with pytest.raises(ValueError, match="online routing decides record by record"):
         Balancer("pkg", routing="online").prime(old(spark, data), "user")
+    with pytest.raises(ValueError, match="online routing decides record by record"):
+        Balancer("pkg").prime(old(spark, data), "user")
     balance.prime(old(spark, data).select(F.length("user").alias("user")), "user")
     with pytest.raises(ValueError, match=r"int in the history and of type string.*cast"):
         sets(balance.groupBy, rows)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import shutil
 import tempfile
@@ -29,6 +30,8 @@ METRICS_TIMEOUT_S = 5
 """How long to wait for the metrics of the last batch, which arrive after its end."""
 
 Progress = Callable[[int], None]
+
+log = logging.getLogger("unskew.apps")
 
 
 @dataclass(frozen=True)
@@ -117,8 +120,8 @@ def run(
     seconds
         Stop after this many seconds.
     bad_records
-        The folder that gets the texts of a Kafka topic that are left out, as lines; they are
-        written when the job ends, each once, however often the job is run.
+        The folder that gets the texts of a Kafka topic that are left out, as lines: all that the
+        topic has when the job ends, each once, however often the job is run.
     progress
         Called with the number of records of each batch.
     """
@@ -130,12 +133,12 @@ def run(
         try:
             query = job.start(source, balance, sink, folder, once)
             batches, stopped = _run_until_stopped(query, seconds, progress)
-            if bad_records is not None and source.bad is not None:
-                _keep_bad_records(source.bad, bad_records)
         except PySparkException as error:
             raise RuntimeError(f"the query failed: {_reason(error)}") from error
         if (failure := query.exception()) is not None:
             raise RuntimeError(f"the query failed: {_reason(failure)}") from failure
+        if bad_records is not None and source.bad is not None:
+            _keep_bad_records(source.bad, bad_records)
         if not job.app.learns:  # learners route each micro-batch as a batch, without metrics
             _wait_for_metrics(balance, batches)
         return {
@@ -204,7 +207,10 @@ def _collect_progress(
 def _keep_bad_records(texts: DataFrame, folder: Path) -> None:
     writer = texts.writeStream.format("text").option("path", str(folder))
     writer = writer.option("checkpointLocation", str(folder / "_checkpoint"))
-    writer.trigger(availableNow=True).start().awaitTermination()
+    try:
+        writer.trigger(availableNow=True).start().awaitTermination()
+    except PySparkException as error:  # the job itself is done
+        log.warning("bad records were not written to %s: %s", folder, _reason(error))
 
 
 def _bad_records(batch: Any) -> int:

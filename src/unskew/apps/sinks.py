@@ -85,19 +85,40 @@ def _to_kafka(sink: str, keys: Sequence[str]) -> Write:
 
 
 def _to_table(sink: str, keys: Sequence[str]) -> Write:
-    url, _, table = re.sub(r"\$\{(\w+)\}", _variable, sink).partition("#")
+    address, _, table = sink.rpartition("#")
     if not table.replace(".", "").replace("_", "").isalnum():
         raise ValueError(
             "a JDBC sink must end in # and the name of a table of letters, digits, _ and ., as in "
             "jdbc:postgresql://host/database#prices"
         )
 
+    url = re.sub(r"\$\{(\w+)\}", _variable, address)
+
     def write(batch: DataFrame, _: int) -> None:
         flat = flattened(batch)
-        _upsert(flat, url, table, [n for n in flat.columns if n in keys or n in window_columns])
+        names = [n for n in flat.columns if n in keys or n in window_columns]
+        try:
+            _upsert(flat, url, table, names)
+        except Exception as error:  # drivers quote the address, with the password in it
+            if not any(part in str(error) for part in (url, url.partition("?")[2]) if part):
+                raise
+            raise RuntimeError(_without_address(str(error), url)) from None
 
     window_columns = [f"{key}_{end}" for key in keys for end in WINDOW]
     return write
+
+
+def _without_address(text: str, url: str) -> str:
+    """Return a text without the address of a database and without its parameters.
+
+    Examples
+    --------
+    >>> _without_address("cannot parse jdbc:x://db?password=p", "jdbc:x://db?password=p")
+    'cannot parse the address of the database'
+    """
+    for part in (url, url.partition(":")[2], url.partition("?")[2]):
+        text = text.replace(part, "the address of the database") if part else text
+    return text
 
 
 def _variable(name: re.Match[str]) -> str:

@@ -62,8 +62,8 @@ class Source:
     ends
         Whether the stream ends when all available rows were read.
     bad
-        The texts that are left out, because they are no JSON objects with the right columns, if the
-        stream can be read a second time for them.
+        The texts that are left out, because they are no JSON objects or have values of other types,
+        if the stream can be read a second time for them.
     """
 
     rows: DataFrame
@@ -77,8 +77,8 @@ def check_source(stream: str, columns: Mapping[str, str]) -> None:
     kind, _, rest = stream.partition("://")
     if rest and kind not in ENDLESS:
         raise ValueError(f"unknown source {kind}://: use kafka://, socket:// or rate://")
-    if stream.partition(":")[0] in STREAMS or kind == "rate":
-        open_stream(stream) if not rest else number("rate", rest, whole=True)
+    if stream.partition(":")[0] in STREAMS or (rest and kind == "rate"):
+        number("rate", rest, whole=True) if rest else open_stream(stream)
         if columns:
             raise ValueError(
                 "a generated stream has the columns of the application: omit --columns"
@@ -126,7 +126,10 @@ def open_source(
     if rest and kind in ("kafka", "socket"):
         lines = _kafka(spark, stream, batch) if kind == "kafka" else _socket(spark, stream)
         parsed = _parsed(lines, app.schema, columns or {})
-        bad = parsed.where("bad").select("value") if kind == "kafka" else None
+        bad = None
+        if kind == "kafka":  # read a second time, as far as the broker still has them
+            again = _parsed(_kafka(spark, stream, batch, old=False), app.schema, columns or {})
+            bad = again.where("bad").select("value")
         counted = parsed.observe(BAD_RECORDS, F.count_if("bad").alias("n"))
         rows = counted.where("not bad").select("row.*").drop(CORRUPT)
         return Source(_app_columns(rows, app.schema, columns or {}, "the stream"), bad=bad)
@@ -154,7 +157,8 @@ def _servers_and_topic(stream: str) -> tuple[str, str]:
     return address.netloc, topic
 
 
-def _kafka(spark: SparkSession, stream: str, batch: int) -> DataFrame:
+def _kafka(spark: SparkSession, stream: str, batch: int, old: bool = True) -> DataFrame:
+    """Return the texts of a topic; unless ``old`` is true, records that are gone are skipped."""
     servers, topic = _servers_and_topic(stream)
     reader = spark.readStream.format("kafka").options(
         **{
@@ -162,6 +166,7 @@ def _kafka(spark: SparkSession, stream: str, batch: int) -> DataFrame:
             "subscribe": topic,
             "startingOffsets": "earliest",
             "maxOffsetsPerTrigger": str(batch),
+            "failOnDataLoss": str(old).lower(),
         }
     )
     try:
@@ -176,8 +181,10 @@ def check_broker(servers: str) -> None:
     """Refuse the address of a Kafka cluster if none of its brokers answers."""
     for server in servers.split(","):
         host, _, port = server.rpartition(":")
-        with suppress(OSError, ValueError):
-            socket.create_connection((host, int(port)), BROKER_TIMEOUT_S).close()
+        if not host or not port.isdigit():
+            raise ValueError(f"a Kafka broker needs a host and a port, as in {server}:9092")
+        with suppress(OSError):
+            socket.create_connection((host.strip("[]"), int(port)), BROKER_TIMEOUT_S).close()
             return
     raise ConnectionError(f"no Kafka broker answers at {servers}: start it, or check the address")
 
@@ -191,7 +198,7 @@ def _socket(spark: SparkSession, stream: str) -> DataFrame:
 
 
 def _parsed(lines: DataFrame, schema: str, columns: Mapping[str, str]) -> DataFrame:
-    """Return JSON texts with their rows, and whether a text is bad: no object of these columns."""
+    """Return JSON texts with their rows, and whether a text is bad: no object, or other types."""
     _check_columns(schema, columns)
     source_schema = StructType()
     for field in _fields(schema):

@@ -226,8 +226,8 @@ def show_run(report: dict[str, Any]) -> None:
     )
     if report["bad_records"]:
         console.print(
-            f"[bold]{report['bad_records']:,} records were left out[/]: they are no JSON objects "
-            "with the columns of the application. --bad-records FOLDER keeps them.",
+            f"[bold]{report['bad_records']:,} records were left out[/]: they are no JSON objects, "
+            "or have values of other types. --bad-records FOLDER keeps them.",
             highlight=False,
         )
 

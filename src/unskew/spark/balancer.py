@@ -193,10 +193,10 @@ class Balancer:
         keys
             The key columns, in the order of the operator's.
         """
-        if self.routing == "online":
+        if self.scheme is not None and not self._routing(self.scheme).planned:
             raise ValueError(
                 "online routing decides record by record, without a plan: omit prime(...), or use "
-                "routing='planned'"
+                "a scheme with routing='planned'"
             )
         self._history.add(history, keys)
 

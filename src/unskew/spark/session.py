@@ -82,15 +82,15 @@ def _log_file() -> Iterator[Path]:
     try:
         yield log
     except Exception:
-        if log.stat().st_size:
+        if log.exists() and log.stat().st_size:
             print(f"unskew: the log of Spark is {log}", file=sys.stderr)
-            raise
-        log.unlink()
+        else:
+            log.unlink(missing_ok=True)
         raise
     except BaseException:
-        log.unlink()
+        log.unlink(missing_ok=True)
         raise
-    log.unlink()
+    log.unlink(missing_ok=True)
 
 
 def _started(builder: SparkSession.Builder, log: Path) -> SparkSession:

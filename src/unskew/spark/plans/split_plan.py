@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
@@ -103,7 +103,7 @@ class SplitPlan:
 
 @dataclass(frozen=True)
 class PlanFolder:
-    """The plans of a query, one file for each version; the last hundred are kept."""
+    """The plans of a query, one file for each version; at least the last hundred are kept."""
 
     root: str
 
@@ -112,15 +112,22 @@ class PlanFolder:
 
         An existing version is never overwritten: the last progress event of a stopped query may
         arrive when the next run has begun. By default the plan then gets the next free version;
-        without ``renumber`` it is not written.
+        without ``renumber`` it is not written, and no old plan is removed.
         """
         system, path = located(self.root)
         if renumber and plan.version in (versions := self._versions(system, path)):
             plan = replace(plan, version=versions[-1] + 1)
         write_once(system, PurePosixPath(path) / str(plan.version), plan.to_bytes())
-        for old in self._versions(system, path)[:-KEPT_PLANS]:
-            remove(system, PurePosixPath(path) / str(old))
+        if renumber:
+            self.remove_old()
         return plan
+
+    def remove_old(self, used: Collection[int] = ()) -> None:
+        """Remove all plans but the last hundred and those that are used."""
+        system, path = located(self.root)
+        for old in self._versions(system, path)[:-KEPT_PLANS]:
+            if old not in used:
+                remove(system, PurePosixPath(path) / str(old))
 
     def load(self, version: int) -> SplitPlan:
         """Return a plan; raise a `SealError` if it is damaged."""

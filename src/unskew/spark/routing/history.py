@@ -37,7 +37,7 @@ class History:
     ) -> None:
         """Save a plan for the keys of a stream, by a job that samples the table with these keys.
 
-        Nothing happens if there is no such table, or if the folder has a plan already.
+        Nothing happens if there is no such table, or if the folder has a plan for these workers.
 
         Parameters
         ----------
@@ -48,7 +48,8 @@ class History:
         strategy, n_workers
             The strategy that makes the plan, and the number of shuffle partitions.
         """
-        if not self.tables or folder.latest() is not None:
+        latest = folder.latest()
+        if not self.tables or (latest is not None and latest.n_workers == n_workers):
             return
         names = _names(keys)
         if names not in self.tables:

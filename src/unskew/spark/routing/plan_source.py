@@ -91,6 +91,7 @@ class _TermsReader(DataSourceReader):
         if newest is not None:
             serving.save(newest, renumber=False)
         terms = self.schedule.terms(micro_batch(), newest.version if newest else 0)
+        serving.remove_old(used={term.version for term in terms})
         plans = {term.version: targets_of(serving, term.version) for term in terms}
         keys = sorted({key for plan in plans.values() for key in plan})
         rows = [

@@ -15,7 +15,7 @@ from unskew.murmur import CELLS, MASK, targets
 from unskew.spark.control.hot_keys import Strategy
 from unskew.spark.control.observed import BatchObservation, Observation
 from unskew.spark.control.planning import KeyHistory
-from unskew.spark.placement.draws import with_draws
+from unskew.spark.placement.draws import by_place, with_draws
 from unskew.spark.placement.key_text import has_floats, key_text
 from unskew.spark.placement.names import Names
 from unskew.spark.placement.slots import slot_column, worker_column
@@ -192,7 +192,8 @@ class PlannedRoute:
         """Return a plan for the rows of a batch, by a job that samples them."""
         empty = SplitPlan.empty(self.n_workers)
         observation = Observation(self.names, {"hot": plan_key(self.columns), "homes": self.home})
-        observed = observation.at(with_draws(df, self.names))
+        # Only the plan must be the same for all tasks, so that the sample need not be repeatable.
+        observed = observation.at(df.withColumn(self.names("drawn"), by_place()))
         (row,) = observed.agg(*observation.sketches(self.n_workers)).collect()
         if not row["records"]:
             return empty

@@ -101,8 +101,8 @@ def joined(columns: list[pd.Series]) -> pd.DataFrame:
     make = getattr(pd.DataFrame, "_from_arrays", None)  # what pandas itself uses
     if make is None:
         return pd.DataFrame(dict(zip(names, arrays, strict=True)), columns[0].index)
-    # A view, as the name of an index can be changed.
-    columns_index = _index(names).view()
+    # A copy, as users may write to it.
+    columns_index = _index(names).copy(deep=True)
     return make(arrays, columns_index, columns[0].index, verify_integrity=False)
 
 
