@@ -29,7 +29,7 @@ def unskew(*arguments: str) -> subprocess.CompletedProcess[str]:
         (["run", "vwap", "--workers", "0"], "workers must be at least 1, got 0"),
         (["run", "vwap", "--batch-records", "0"], "batch-records must be at least 1, got 0"),
         (["run", "vwap", "--delay-us", "-1"], "delay-us must be at least 0"),
-        (["run", "vwap", "--sink", "mysql:x"], "unknown sink 'mysql:x'"),
+        (["run", "vwap", "--sink", "mysql:x"], "unknown sink 'mysql'"),
         (["run", "vwap", "--columns", "price"], "options must look like word=key,ts=time"),
         (["compare", "vwap", "--schemes", "key,mixed@online"], "use routing='planned'"),
         (["compare", "vwap", "--plot", "x.doc"], "a picture must end in one of"),
